@@ -1,0 +1,20 @@
+"""Device profiles: the facts about a GPU that host code may ask for while no GPU is there."""
+
+from __future__ import annotations
+
+from cudahercules.task.model import Model
+
+
+class DeviceProfile(Model):
+    """``attributes`` maps the number of a ``cudaDeviceAttr`` to its value. ``verified`` says that
+    the values were read from such a GPU; ``source`` says when and how, or from which document."""
+
+    name: str  # "NVIDIA H200"
+    slug: str  # "nvidia-h200"
+    architecture: str  # "90a"
+    compute_capability: tuple[int, int]
+    total_memory: int
+    free_memory: int  # what cudaMemGetInfo answers: a fixed round figure, never the true one
+    attributes: dict[int, int]
+    verified: bool
+    source: str

@@ -1,0 +1,144 @@
+"""Run another program under limits: the one way in which compilers, recorders and emulators start.
+
+The child gets an empty environment plus what the caller names, a session of its own, limits on CPU
+time, memory, file size and processes, and a cap on its output; it dies with this process. When the
+wall limit passes or the caller is interrupted, its whole process group is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Limits:
+    """``cpu_s`` and ``wall_s`` in seconds; the others in bytes, ``processes`` a count.
+    ``None`` sets no limit."""
+
+    wall_s: float
+    cpu_s: int | None = None
+    memory: int | None = None
+    file_size: int | None = None
+    processes: int | None = None
+    output: int = 1 << 20
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a child ended. ``status`` is its exit status, or minus the signal that killed it.
+    ``timed_out`` and ``output_cut`` say that a limit of ours ended it or cut its output."""
+
+    status: int
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    timed_out: bool = False
+    output_cut: bool = False
+
+
+@lru_cache(maxsize=1)
+def _die_with_parent() -> tuple[str, ...]:
+    setpriv = shutil.which("setpriv")
+    return (setpriv, "--pdeathsig", "KILL") if setpriv else ()
+
+
+def _limited(argv: Sequence[str], limits: Limits) -> list[str]:
+    """``argv`` behind a shell that sets the limits: safe in threads, unlike ``preexec_fn``."""
+    settings = ["ulimit -c 0"]
+    for flag, value, unit in (
+        ("-t", limits.cpu_s, 1),
+        ("-v", limits.memory, 1024),
+        ("-f", limits.file_size, 512),
+        ("-p", limits.processes, 1),
+    ):
+        if value is not None:
+            settings.append(f"ulimit {flag} {max(1, int(value // unit))}")
+    script = " && ".join(settings) + ' && exec "$@"'
+    return [*_die_with_parent(), "/bin/sh", "-c", script, "sh", *argv]
+
+
+class _Collector(threading.Thread):
+    """Reads a pipe to its end and keeps the first ``limit`` bytes."""
+
+    def __init__(self, pipe, limit: int):
+        super().__init__(daemon=True)
+        self.pipe, self.limit, self.kept, self.cut = pipe, limit, bytearray(), False
+        self.start()
+
+    def run(self) -> None:
+        while chunk := self.pipe.read1(65536):
+            room = self.limit - len(self.kept)
+            self.kept += chunk[:room]
+            self.cut |= len(chunk) > room
+
+
+def run_limited(
+    argv: Sequence[str | Path],
+    limits: Limits,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    pass_fds: Sequence[int] = (),
+) -> Finished:
+    """Run ``argv`` to its end under ``limits``.
+
+    Raises OSError if the program cannot be started. A KeyboardInterrupt kills the child's whole
+    group before it goes on.
+    """
+    start = time.monotonic()
+    child = subprocess.Popen(
+        _limited([str(a) for a in argv], limits),
+        cwd=cwd,
+        env=dict(env or {}),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=tuple(pass_fds),
+    )
+    out, err = _Collector(child.stdout, limits.output), _Collector(child.stderr, limits.output)
+    timed_out = False
+    try:
+        try:
+            assert child.stdin is not None
+            child.stdin.write(stdin)
+            child.stdin.close()
+        except BrokenPipeError:
+            pass
+        child.wait(timeout=limits.wall_s)
+    except subprocess.TimeoutExpired:
+        timed_out = True
+    finally:
+        kill_group(child.pid)
+        child.wait()
+        out.join(timeout=5)
+        err.join(timeout=5)
+        for pipe in (child.stdout, child.stderr):
+            if pipe is not None:
+                pipe.close()
+    return Finished(
+        status=child.returncode,
+        stdout=bytes(out.kept),
+        stderr=bytes(err.kept),
+        seconds=time.monotonic() - start,
+        timed_out=timed_out,
+        output_cut=out.cut or err.cut,
+    )
+
+
+def kill_group(pid: int) -> None:
+    """Kill every process of the session that ``pid`` leads (also after the leader has ended)."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
