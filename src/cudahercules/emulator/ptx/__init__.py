@@ -1,0 +1,1 @@
+"""PTX text and its typed form."""
