@@ -7,6 +7,22 @@ the same messages, so that a judge drives them alike. A process that faults or h
 
 Judges call :func:`start_replay` and :func:`start_expert`, take samples in turns, look at the kept
 outputs, and close both. :func:`locate_fault` names the launch that a fault came from.
+
+**What an expert is.** A family's ``experts.py`` defines one function per entry of the panel::
+
+    def torch_softmax(inputs, outputs, sizes, scalars):
+        def run():
+            torch.softmax(inputs["x"], dim=-1, out=outputs["y"])
+        return run
+
+``inputs`` and ``outputs`` map tensor names to ``torch.Tensor`` (storage dtype, logical shape and
+strides; fp8 and bf16 as torch's own types; an ``inout`` tensor is in both and is the same object).
+The function is called once a workload and may plan, allocate scratch and tune; ``run`` is then called
+a few times to warm up, captured into a CUDA graph and replayed. Values change under it from sample
+to sample, so it must not keep anything computed from them. ``run`` returns None if it wrote
+``outputs``, or a dict of the tensors that hold the outputs (a library that allocates its result): no
+copy is charged to the expert. ``run.eager = True`` says that it cannot be captured. ``run.versions``
+(dict of str) adds library versions to :class:`Ready`. The current torch stream is the one to use.
 """
 
 from __future__ import annotations
