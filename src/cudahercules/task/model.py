@@ -308,6 +308,10 @@ class Mutant(Model):
     reason: str
 
 
+class Hostile(Mutant):
+    """A candidate that attacks or breaks the contract; it must end in ``verdict`` as well."""
+
+
 class Work(Model):
     """What a workload costs at least: ``bytes_read`` and ``bytes_written`` are compulsory traffic
     (each operand once); ``flops`` counts the textbook algorithm. ``flop_floor`` says whether the
@@ -343,6 +347,8 @@ class Task(Model):
     tolerance: dict[Name, Tolerance]
     experts: tuple[Expert, ...] = ()
     mutants: tuple[Mutant, ...] = ()
+    hostile: tuple[Hostile, ...] = ()
+    meanings: dict[Name, str] = {}  # dimension or constant -> what it counts
     candidates: tuple[str, ...] = ()  # honest solutions that ship with the family, naive.cu first
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     lower_precision: dict[Name, DType] = {}  # output -> a precision that the bound must reject

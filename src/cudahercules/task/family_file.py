@@ -1,0 +1,244 @@
+"""What a ``task.yaml`` says once a member's parameters are put in, and the rules it must keep."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from cudahercules.task.model import (
+    Constant,
+    DType,
+    Expert,
+    Hostile,
+    Integer,
+    LibraryPolicy,
+    Model,
+    Mutant,
+    Name,
+    Normal,
+    RowScaled,
+    Scalar,
+    Target,
+    Tensor,
+    Tolerance,
+    Wide,
+    Workload,
+    WorkloadRole,
+)
+
+Location = tuple[int | str, ...]
+
+VERDICT_KINDS = (
+    "build_error",
+    "contract_error",
+    "crash",
+    "timeout",
+    "incorrect",
+    "cheating",
+    "unsupported_on_cpu",
+)
+_CPP_WORDS = frozenset(
+    """alignas alignof and asm auto bool break case catch char class const continue default delete do
+    double else enum explicit extern false float for friend goto if inline int long mutable namespace
+    new not operator or private protected public register return short signed sizeof static stream
+    struct switch template this throw true try typedef typename union unsigned using virtual void
+    volatile while xor solve prepare""".split()
+)
+
+
+class FileWorkload(Workload):
+    """A workload in the file; ``only`` restricts it to members that match one of the patterns."""
+
+    only: tuple[str, ...] = ()
+
+    def is_for(self, member: str) -> bool:
+        return not self.only or any(fnmatchcase(member, pattern) for pattern in self.only)
+
+    def bare(self) -> Workload:
+        return Workload.model_validate(self.model_dump(exclude={"only"}))
+
+
+class FamilyFile(Model):
+    """The fields of ``task.yaml``; docs/task-format.md explains each."""
+
+    title: str = Field(min_length=1)
+    domain: str = Field(min_length=1)
+    targets: tuple[Target, ...] = Field(min_length=1)
+    members: dict[Name, dict[Name, int | str]] = Field(min_length=1)
+    meanings: dict[Name, str] = {}
+    dimensions: dict[Name, str] = Field(min_length=1)
+    tensors: tuple[Tensor, ...] = Field(min_length=1)
+    scalars: tuple[Scalar, ...] = ()
+    workloads: tuple[FileWorkload, ...] = Field(min_length=1)
+    tolerance: dict[Name, Tolerance]
+    lower_precision: dict[Name, DType] = {}
+    experts: tuple[Expert, ...] = ()
+    candidates: tuple[str, ...] = Field(min_length=1)
+    mutants: tuple[Mutant, ...] = ()
+    hostile: tuple[Hostile, ...] = ()
+    library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
+    provenance: str = ""
+
+    @field_validator("candidates")
+    @classmethod
+    def _naive_first(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if value[0] != "naive.cu":
+            raise ValueError("the first candidate must be naive.cu")
+        return value
+
+
+def inconsistencies(
+    family: FamilyFile, member: str, constants: dict[str, int], directory: Path
+) -> Iterator[tuple[Location, str]]:
+    """Each (place, what is wrong) that the types alone cannot see."""
+    yield from _names(family, constants)
+    yield from _tensors(family, constants)
+    yield from _workloads(family, member)
+    yield from _tolerances(family)
+    yield from _files(family, directory)
+
+
+def _names(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Location, str]]:
+    taken: dict[str, str] = dict.fromkeys(constants, "a member's parameter")
+    for name in family.dimensions:
+        if name in taken:
+            yield ("dimensions", name), f"the name is taken by {taken[name]}"
+        taken[name] = "a dimension"
+    for kind, things in (("tensors", family.tensors), ("scalars", family.scalars)):
+        for i, thing in enumerate(things):
+            if thing.name in taken:
+                yield (kind, i, "name"), f"the name {thing.name} is taken by {taken[thing.name]}"
+            if thing.name in _CPP_WORDS:
+                yield (kind, i, "name"), f"{thing.name} means something else in C++ or in solve.h"
+            taken[thing.name] = f"one of the {kind}"
+    for name in family.dimensions:
+        if name in _CPP_WORDS:
+            yield ("dimensions", name), f"{name} means something else in C++ or in solve.h"
+    for name in family.meanings:
+        if name not in constants:
+            yield ("meanings", name), "is no integer parameter of the members"
+
+
+def _tensors(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Location, str]]:
+    known = {**constants, **dict.fromkeys(family.dimensions, 1)}
+    for i, tensor in enumerate(family.tensors):
+        for j, extent in enumerate(tensor.shape):
+            if isinstance(extent, str) and extent not in known:
+                yield ("tensors", i, "shape", j), f"{extent!r} is neither a dimension nor a constant"
+            if isinstance(extent, int) and extent < 1:
+                yield ("tensors", i, "shape", j), "an extent must be at least 1"
+        if tensor.role.value == "out":
+            if tensor.values != Normal():
+                yield ("tensors", i, "values"), "an output has no values before the call"
+        else:
+            yield from _values(tensor, ("tensors", i, "values"), tensor.values)
+    if not any(t.role.value in ("out", "inout") for t in family.tensors):
+        yield ("tensors",), "no tensor is an output"
+
+
+def _values(tensor: Tensor, place: Location, values: object) -> Iterator[tuple[Location, str]]:
+    if tensor.dtype.is_integer and not isinstance(values, Integer | Constant):
+        yield place, f"an {tensor.dtype} tensor needs values of kind integer or constant"
+    if isinstance(values, Integer):
+        if not 0 <= values.high - values.low < 2**32:
+            yield place, "needs low <= high and at most 2**32 different integers"
+        elif tensor.dtype.is_integer:
+            lowest, highest = _integer_range(tensor.dtype)
+            if values.low < lowest or values.high > highest:
+                yield place, f"does not fit {tensor.dtype} ({lowest} .. {highest})"
+        elif max(abs(values.low), abs(values.high)) > 2**53:
+            yield place, "integers in a floating-point tensor must stay within 2**53"
+    if isinstance(values, Wide | RowScaled) and not (
+        -126 <= values.low_exponent <= values.high_exponent <= 127
+    ):
+        yield place, "needs -126 <= low_exponent <= high_exponent <= 127"
+
+
+def _integer_range(dtype: DType) -> tuple[int, int]:
+    bits = dtype.size * 8
+    return (0, 2**bits - 1) if dtype.value.startswith("u") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _workloads(family: FamilyFile, member: str) -> Iterator[tuple[Location, str]]:
+    dimensions, scalars = set(family.dimensions), {s.name for s in family.scalars}
+    tensors = {t.name: t for t in family.tensors}
+    names: set[str] = set()
+    roles: set[WorkloadRole] = set()
+    for i, workload in enumerate(family.workloads):
+        if workload.name in names:
+            yield ("workloads", i, "name"), f"a second workload is called {workload.name}"
+        names.add(workload.name)
+        if workload.is_for(member):
+            roles.add(workload.role)
+        for field_name, given, wanted in (
+            ("dimensions", set(workload.dimensions), dimensions),
+            ("scalars", set(workload.scalars), scalars),
+        ):
+            if missing := sorted(wanted - given):
+                yield ("workloads", i, field_name), f"{workload.name} does not give {', '.join(missing)}"
+            for name in sorted(given - wanted):
+                yield ("workloads", i, field_name, name), f"there is no such name among the {field_name}"
+        for name, values in workload.values.items():
+            place: Location = ("workloads", i, "values", name)
+            if name not in tensors or tensors[name].role.value == "out":
+                yield place, "there is no input tensor of this name"
+            else:
+                yield from _values(tensors[name], place, values)
+        for pattern in workload.only:
+            if not any(fnmatchcase(m, pattern) for m in family.members):
+                yield ("workloads", i, "only"), f"no member matches {pattern!r}"
+    for role in WorkloadRole:
+        if role not in roles:
+            yield ("workloads",), f"member {member} has no {role} workload"
+
+
+def _tolerances(family: FamilyFile) -> Iterator[tuple[Location, str]]:
+    outputs = {t.name: t for t in family.tensors if t.role.value in ("out", "inout")}
+    for name, tensor in outputs.items():
+        tolerance = family.tolerance.get(name)
+        if tolerance is None:
+            yield ("tolerance",), f"output {name} has none"
+        elif tensor.dtype.is_integer and not tolerance.exact:
+            yield ("tolerance", name), "an integer output needs exact: true"
+        elif not tolerance.exact and 0 in (tolerance.l2, tolerance.row_l2, tolerance.element):
+            yield ("tolerance", name), "needs l2, row_l2 and element, each above zero (or exact: true)"
+    for field_name, table in (("tolerance", family.tolerance), ("lower_precision", family.lower_precision)):
+        for name in table:
+            if name not in outputs:
+                yield (field_name, name), "there is no output of this name"
+
+
+def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]]:
+    for i, name in enumerate(family.candidates):
+        if not _lies_in(directory, name):
+            yield ("candidates", i), f"{name}: there is no such file in the family's folder"
+    for kind, entries in (("mutants", family.mutants), ("hostile", family.hostile)):
+        for i, entry in enumerate(entries):
+            if not _lies_in(directory, entry.file):
+                yield (kind, i, "file"), f"{entry.file}: there is no such file in the family's folder"
+            if entry.verdict not in VERDICT_KINDS:
+                yield (kind, i, "verdict"), f"{entry.verdict!r} is none of {', '.join(VERDICT_KINDS)}"
+    if not family.experts:
+        return
+    defined = _functions(directory / "experts.py")
+    for i, expert in enumerate(family.experts):
+        if expert.name not in defined:
+            yield ("experts", i, "name"), f"experts.py defines no function {expert.name}"
+
+
+def _lies_in(directory: Path, name: str) -> bool:
+    path = (directory / name).resolve()
+    return path.is_relative_to(directory.resolve()) and path.exists()
+
+
+def _functions(path: Path) -> set[str]:
+    """Names of the functions that a Python file defines, read without running it."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
