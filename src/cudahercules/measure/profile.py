@@ -7,7 +7,8 @@ from cudahercules.task.model import Model
 
 class DeviceProfile(Model):
     """``attributes`` maps the number of a ``cudaDeviceAttr`` to its value. ``verified`` says that
-    the values were read from such a GPU; ``source`` says when and how, or from which document."""
+    the values were read from such a GPU; ``source`` says when and how, or from which document.
+    ``gpc_sms`` holds the SMs of each GPC, from which the number of co-resident clusters follows."""
 
     name: str  # "NVIDIA H200"
     slug: str  # "nvidia-h200"
@@ -16,5 +17,6 @@ class DeviceProfile(Model):
     total_memory: int
     free_memory: int  # what cudaMemGetInfo answers: a fixed round figure, never the true one
     attributes: dict[int, int]
+    gpc_sms: tuple[int, ...] = ()
     verified: bool
     source: str

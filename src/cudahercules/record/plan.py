@@ -6,7 +6,7 @@ under stream capture gives the same dependencies. All memory lies in one *arena*
 operations are addresses in the arena whose base the plan states. Kernel parameters and uploaded
 bytes that hold such addresses are listed as relocations.
 
-A plan comes out of a process that ran untrusted code. :func:`cudahercules.record.parse.parse_plan`
+A plan comes out of a process that ran untrusted code. :func:`cudahercules.record.parse.load_plan`
 is the only way in; it checks every name, size and range against artifact and task.
 """
 
@@ -113,7 +113,10 @@ class AccessPolicy(Model):
 
 
 class KernelLaunch(Model):
-    """``programmatic`` allows the launch to begin before its predecessor in the stream has ended."""
+    """``programmatic`` allows the launch to begin before its predecessor in the stream has ended.
+
+    ``preferred_cluster`` (0, 0, 0) means none; ``cluster_policy`` is a cudaClusterSchedulingPolicy;
+    ``shared_carveout`` is a percentage, -1 for the driver's choice."""
 
     op: Literal["kernel"] = "kernel"
     stream: Natural
@@ -123,6 +126,8 @@ class KernelLaunch(Model):
     block: Dim3
     dynamic_shared: Natural = 0
     cluster: Dim3 = (0, 0, 0)
+    preferred_cluster: Dim3 = (0, 0, 0)
+    cluster_policy: Natural = 0
     cooperative: bool = False
     programmatic: bool = False
     priority: int = 0
@@ -219,6 +224,7 @@ class LaunchPlan(Model):
     solve: tuple[Operation, ...]
     answers: tuple[DeviceAnswer, ...] = ()
     stack_limit: int = 0  # cudaLimitStackSize as set by the candidate, 0 = default
+    persisting_l2: int = 0  # cudaLimitPersistingL2CacheSize as set by the candidate, 0 = default
 
     def canonical_json(self) -> str:
         """The same plan gives the same text: stable under hashing."""
