@@ -19,6 +19,10 @@ from functools import lru_cache
 from pathlib import Path
 
 
+_RUNNING: set[int] = set()
+"""Leaders of the sessions that run now, over all threads."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """``cpu_s`` and ``wall_s`` in seconds; the others in bytes, ``processes`` a count.
@@ -106,6 +110,7 @@ def run_limited(
         start_new_session=True,
         pass_fds=tuple(pass_fds),
     )
+    _RUNNING.add(child.pid)
     out, err = _Collector(child.stdout, limits.output), _Collector(child.stderr, limits.output)
     timed_out = False
     try:
@@ -121,6 +126,7 @@ def run_limited(
     finally:
         kill_group(child.pid)
         child.wait()
+        _RUNNING.discard(child.pid)
         out.join(timeout=5)
         err.join(timeout=5)
         for pipe in (child.stdout, child.stderr):
@@ -134,6 +140,12 @@ def run_limited(
         timed_out=timed_out,
         output_cut=out.cut or err.cut,
     )
+
+
+def kill_children() -> None:
+    """Kill every child that :func:`run_limited` is waiting for in any thread: the program ends."""
+    for pid in tuple(_RUNNING):
+        kill_group(pid)
 
 
 def kill_group(pid: int) -> None:

@@ -155,6 +155,7 @@ class _Verdict(Model):
     candidate: str
     candidate_sha256: str
     trust: str = "plan"  # "plan": replayed by us; "program": the candidate's own process had the GPU
+    seed: str = ""  # of this grading; `--seed` repeats it. Samples' seeds are derived from it
     seconds: Seconds
     fingerprint: Fingerprint
 

@@ -1,0 +1,265 @@
+"""The CPU judge: record each workload, run its plan in the emulator, check what came out.
+
+Workloads go in order, smoke before check, and the first failure ends the grading. While one workload
+is emulated, the next one is being recorded and the reference is being computed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from cudahercules.build.artifact import Artifact
+from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupported
+from cudahercules.emulator.run import compile_modules, emulate
+from cudahercules.errors import MachineError, PlanError
+from cudahercules.judge.checks import check_inputs_unchanged, check_output
+from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
+from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
+from cudahercules.measure.profile import DeviceProfile
+from cudahercules.process import kill_children
+from cudahercules.record.plan import LaunchPlan
+from cudahercules.record.recorder import RecordFailure, record
+from cudahercules.task.inputs import generate, poison
+from cudahercules.task.load import family_module
+from cudahercules.task.model import DType, Role, Task, Tensor, Workload, WorkloadRole
+
+LIMIT_S = 60.0
+"""Wall seconds that one workload may be emulated; bundled naive kernels need under two."""
+
+ROLES = (WorkloadRole.SMOKE, WorkloadRole.CHECK)
+
+
+def judge_on_cpu(
+    case: Case,
+    artifact: Artifact,
+    profile: DeviceProfile,
+    evidence: Evidence,
+    *,
+    roles: Sequence[WorkloadRole] = ROLES,
+    limit_s: float = LIMIT_S,
+) -> Verdict:
+    """The verdict on an artifact; plans of the workloads that ran are put into ``evidence``.
+
+    ``roles`` restricts the workloads (bench sizes are never run here). ``limit_s`` bounds the
+    emulation of one workload. Raises MachineError if this machine lacks something.
+    """
+    workloads = case.task.workloads_of(*(role for role in ROLES if role in roles))
+    workloads = tuple(sorted(workloads, key=lambda w: ROLES.index(w.role)))
+    family = family_module(case.task)
+    pool = ThreadPoolExecutor(max_workers=3, thread_name_prefix="judge")
+    try:
+        pool.submit(_compile_ahead, artifact)
+        mixes = pool.submit(_instruction_mixes, artifact)
+        passed: list[Checked] = []
+        upcoming = _start_recording(pool, case, artifact, workloads[0], profile)
+        for number, workload in enumerate(workloads):
+            case.notify(f"recording {workload.name}")
+            plan = _recorded(case, workload, upcoming)
+            if not isinstance(plan, LaunchPlan):
+                return plan
+            evidence.plans[workload.name] = plan
+            if number + 1 < len(workloads):
+                upcoming = _start_recording(pool, case, artifact, workloads[number + 1], profile)
+            case.notify(f"running {workload.name}")
+            run = _Run(case, artifact, family, workload, plan, limit_s)
+            row = run.judge(pool, passed)
+            if not isinstance(row, Checked):
+                return row
+            passed.append(row)
+        reports = kernel_reports(artifact, evidence.plans.values(), mixes.result())
+        return case.correct(passed, reports, NotTimed(reason=_not_timed(workloads)))
+    except BaseException:
+        kill_children()  # the pool's threads are waiting for them
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _not_timed(workloads: Sequence[Workload]) -> str:
+    reason = "the CPU judge checks answers in an emulator, whose speed says nothing about a GPU"
+    if all(w.role is WorkloadRole.SMOKE for w in workloads):
+        reason += "; only smoke workloads were checked (--smoke)"
+    return reason
+
+
+def _compile_ahead(artifact: Artifact) -> None:
+    """Translate and compile the device code while the host code is recorded.
+
+    Whatever goes wrong here goes wrong again, and is reported, when the plan is emulated.
+    """
+    try:
+        compile_modules(artifact)
+    except (MachineError, OSError, ValueError):
+        return
+
+
+def _instruction_mixes(artifact: Artifact) -> dict[str, dict[str, int]]:
+    """SASS instructions by class for each kernel; empty where cuobjdump is not at hand."""
+    from cudahercules.build.sass import instruction_mix
+
+    try:
+        return instruction_mix(artifact)
+    except MachineError:
+        return {}
+
+
+def _start_recording(
+    pool: ThreadPoolExecutor, case: Case, artifact: Artifact, workload: Workload, profile: DeviceProfile
+) -> Future[LaunchPlan | RecordFailure]:
+    def timed() -> LaunchPlan | RecordFailure:
+        start = time.monotonic()
+        try:
+            return record(artifact, case.task, workload, profile)
+        finally:
+            case.watch.record += time.monotonic() - start
+
+    return pool.submit(timed)
+
+
+def _recorded(
+    case: Case, workload: Workload, future: Future[LaunchPlan | RecordFailure]
+) -> LaunchPlan | Verdict:
+    """The plan, or the verdict that its absence means."""
+    try:
+        result = future.result()
+    except PlanError as error:
+        return case.contract_error(f"the recorded plan is not valid: {error}", workload.name)
+    if isinstance(result, LaunchPlan):
+        return result
+    if result.kind == "timeout":
+        return case.timeout("record", result.message, round(result.seconds, 1), workload.name)
+    if result.kind == "crash":
+        return case.host_crash(workload.name, result.message)
+    return case.contract_error(result.message, workload.name)
+
+
+@dataclass
+class _Run:
+    """One workload of one grading: operands in, outputs out, row or failure back."""
+
+    case: Case
+    artifact: Artifact
+    family: ModuleType
+    workload: Workload
+    plan: LaunchPlan
+    limit_s: float
+
+    @property
+    def task(self) -> Task:
+        return self.case.task
+
+    def judge(self, pool: ThreadPoolExecutor, passed: Sequence[Checked]) -> Checked | Verdict:
+        start = time.monotonic()
+        seed = sample_seed(self.case.seed, self.workload.name)
+        values = {t.name: generate(self.task, t, self.workload, seed) for t in self.task.inputs}
+        contents = {t.name: self._contents(t, values) for t in self.task.tensors}
+        reference = pool.submit(partial(reference_of, self.family, self.task, self.workload, values))
+        ran = time.monotonic()
+        outcome = emulate(self.plan, self.artifact, contents, self.limit_s)
+        self.case.watch.run += time.monotonic() - ran
+        if not isinstance(outcome, Completed):
+            return self._failure(outcome)
+        checked = time.monotonic()
+        result = self._check(contents, values, reference.result())
+        self.case.watch.check += time.monotonic() - checked
+        if isinstance(result, WrongOutput):
+            return self.case.incorrect(self.workload.name, result, passed)
+        return Checked(
+            workload=self.workload.name,
+            role=self.workload.role.value,
+            seed=str(seed),
+            dimensions=self.workload.dimensions,
+            outputs=result,
+            launches=len(self.plan.launches),
+            plan_sha256=self.plan.sha256,
+            seconds=round(time.monotonic() - start, 4),
+        )
+
+    def _contents(self, tensor: Tensor, values: dict[str, np.ndarray]) -> np.ndarray:
+        """What the tensor's buffer holds before the call: its values, or poison."""
+        if tensor.role is Role.OUT:
+            return poison(self.task.nbytes(tensor, self.workload))
+        return to_bytes(values[tensor.name]).copy()
+
+    def _failure(self, outcome: Fault | OutOfFuel | Unsupported) -> Verdict:
+        name = self.workload.name
+        if isinstance(outcome, Fault):
+            return self.case.crash(name, outcome)
+        if isinstance(outcome, Unsupported):
+            return self.case.unsupported(outcome.instructions)
+        place = f" at {outcome.file}:{outcome.line}" if outcome.file else ""
+        message = f"{outcome.kernel or 'the plan'} did not end within {outcome.limit}{place} in the emulator"
+        return self.case.timeout("run", message, self.limit_s, name)
+
+    def _check(
+        self, contents: dict[str, np.ndarray], values: dict[str, np.ndarray], reference: dict[str, Any]
+    ) -> tuple[OutputCheck, ...] | WrongOutput:
+        for tensor in self.task.inputs:
+            if tensor.role is not Role.INOUT:
+                before = values[tensor.name]
+                after = from_bytes(self.task, tensor, self.workload, contents[tensor.name])
+                if changed := check_inputs_unchanged(tensor, before, after):
+                    return changed
+        checks = []
+        for tensor in self.task.outputs:
+            got = from_bytes(self.task, tensor, self.workload, contents[tensor.name])
+            check = check_output(tensor, self.task.tolerance[tensor.name], got, reference[tensor.name])
+            if isinstance(check, WrongOutput):
+                return check
+            checks.append(check)
+        return tuple(checks)
+
+
+def to_bytes(array: np.ndarray) -> np.ndarray:
+    """The bytes of an operand in the order in which they lie in memory (column layout included)."""
+    return array.ravel(order="K").view(np.uint8)
+
+
+def from_bytes(task: Task, tensor: Tensor, workload: Workload, raw: np.ndarray) -> np.ndarray:
+    """The operand in storage dtype and logical shape over the bytes of its buffer."""
+    order: Any = "F" if tensor.layout == "column" else "C"
+    return raw.view(tensor.dtype.numpy).reshape(task.shape(tensor, workload), order=order)
+
+
+def widen(tensor: Tensor, array: np.ndarray) -> np.ndarray:
+    """Storage to what references compute in: float64, complex128 or exact integers."""
+    if tensor.dtype.is_complex:
+        return array.astype(np.complex128)
+    if tensor.dtype is DType.UINT64:
+        return array
+    return array.astype(np.int64 if tensor.dtype.is_integer else np.float64)
+
+
+def namespace() -> Any:
+    """NumPy itself, which follows the array-API standard from 2.1 on; its wrapper before that."""
+    if hasattr(np, "astype"):
+        return np
+    import array_api_compat.numpy
+
+    return array_api_compat.numpy
+
+
+def reference_of(
+    family: ModuleType, task: Task, workload: Workload, values: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """The reference's outputs for operands in storage dtype, by name (float64, complex128 or integer)."""
+    wide = {t.name: widen(t, values[t.name]) for t in task.inputs}
+    with np.errstate(all="ignore"):
+        return family.reference(wide, task.sizes(workload), scalars_of(task, workload), namespace())
+
+
+def scalars_of(task: Task, workload: Workload) -> dict[str, int | float]:
+    """The workload's scalars as the numbers that ``solve`` is called with."""
+    return {
+        s.name: int(workload.scalars[s.name]) if s.type.startswith("int") else float(workload.scalars[s.name])
+        for s in task.scalars
+    }

@@ -1,0 +1,172 @@
+"""``grade``: one task, one candidate, one verdict."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from cudahercules.build.candidate import Candidate, load_candidate
+from cudahercules.build.compile import BuildFailure, build
+from cudahercules.errors import HerculesError, MachineError, UsageError
+from cudahercules.judge import evidence as evidence_directory
+from cudahercules.judge.cpu import LIMIT_S, ROLES, judge_on_cpu
+from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.protocol import Case, checked_seed, new_seed
+from cudahercules.judge.verdict import Verdict
+from cudahercules.measure.profiles import load_profile
+from cudahercules.task.load import load_task
+from cudahercules.task.model import Task, WorkloadRole
+
+DEVICES = ("auto", "gpu", "cpu")
+EMULATED_ARCHITECTURE = "80"
+"""What ``general`` tasks are built for where there is no GPU."""
+
+
+def grade(
+    task: Task | str,
+    path: str | Path,
+    device: str = "auto",
+    evidence: str | Path | None = None,
+    seed: str | None = None,
+    *,
+    roles: Sequence[WorkloadRole] | None = None,
+    limit_s: float = LIMIT_S,
+    notify: Callable[[str], None] | None = None,
+) -> Verdict:
+    """Grade the candidate at ``path`` (a .cu file or a directory of sources).
+
+    ``device``    "gpu", "cpu", or "auto": the GPU if there is one
+    ``evidence``  directory to write the evidence to; must be new, empty or older evidence
+    ``seed``      repeats the inputs of an earlier grading (its verdict's ``seed``); else secret
+    ``roles``     restricts the workloads; all that the device can run otherwise
+    ``limit_s``   wall seconds that one workload may run
+    ``notify``    is called with a few words whenever a stage begins
+
+    Raises UsageError for what the caller got wrong (task, file, directory, device) and MachineError
+    for what this machine lacks. An error in CUDAHercules itself gives an ``infrastructure_error``
+    verdict; with HERCULES_DEBUG=1 its traceback goes to stderr.
+    """
+    start = time.monotonic()
+    task = load_task(task) if isinstance(task, str) else task
+    kind = choose_device(device)
+    if evidence is not None:
+        evidence_directory.check_directory(Path(evidence))
+    candidate = load_candidate(Path(path))
+    case = Case(
+        task=task,
+        candidate=candidate.name,
+        candidate_sha256=candidate.sha256,
+        seed=checked_seed(seed) if seed is not None else new_seed(),
+        clock=lambda: time.monotonic() - start,
+        sandbox=_sandbox(),
+        notify=notify or (lambda _stage: None),
+    )
+    collected = Evidence(task=task, candidate=candidate)
+    try:
+        verdict = _judge(case, candidate, collected, kind, roles, limit_s)
+    except HerculesError:
+        raise
+    except Exception as error:
+        verdict = case.infrastructure_error(_fault_of_ours(error))
+    if evidence is not None:
+        case.notify("writing evidence")
+        evidence_directory.write(collected, verdict, Path(evidence))
+    return verdict
+
+
+def _judge(
+    case: Case,
+    candidate: Candidate,
+    evidence: Evidence,
+    kind: Literal["gpu", "cpu"],
+    roles: Sequence[WorkloadRole] | None,
+    limit_s: float,
+) -> Verdict:
+    gpu = _gpu_module().find_gpu() if kind == "gpu" else None
+    architecture = case.task.target.architecture or (gpu.architecture if gpu else EMULATED_ARCHITECTURE)
+    case.architecture = architecture
+    case.notify("compiling")
+    started = time.monotonic()
+    artifact = build(candidate, case.task, architecture)
+    case.watch.build = time.monotonic() - started
+    if isinstance(artifact, BuildFailure):
+        return _build_failure(case, artifact)
+    case.use_artifact(artifact)
+    evidence.artifact = artifact
+    if gpu is not None:
+        chosen = tuple(roles) if roles else tuple(WorkloadRole)
+        return _gpu_module().judge_on_gpu(case, artifact, evidence, roles=chosen, limit_s=limit_s)
+    profile = load_profile(architecture)
+    return judge_on_cpu(case, artifact, profile, evidence, roles=roles or ROLES, limit_s=limit_s)
+
+
+def _build_failure(case: Case, failure: BuildFailure) -> Verdict:
+    if failure.kind == "timeout":
+        return case.timeout("build", failure.message, round(failure.seconds, 1))
+    if failure.kind == "contract":
+        return case.contract_error(failure.message)
+    return case.build_error(failure.message, failure.diagnostics)
+
+
+# --- devices -------------------------------------------------------------------------------------
+
+
+def choose_device(device: str) -> Literal["gpu", "cpu"]:
+    """Resolve "auto". Raises UsageError for an unknown word, MachineError for "gpu" without one."""
+    if device not in DEVICES:
+        raise UsageError(f"--device {device}: choose one of {', '.join(DEVICES)}")
+    if device == "cpu":
+        return "cpu"
+    missing = _why_no_gpu()
+    if missing is None:
+        return "gpu"
+    if device == "gpu":
+        raise MachineError(f"--device gpu: {missing}. Use --device cpu to check answers in the emulator")
+    return "cpu"
+
+
+def _why_no_gpu() -> str | None:
+    """Why the GPU judge cannot run here, or None. Asks files only, not the driver: it must be quick."""
+    if not any(Path(p).exists() for p in ("/dev/nvidiactl", "/dev/dxg")):
+        return "this machine shows no NVIDIA GPU (no /dev/nvidiactl; `hercules doctor` says more)"
+    if find_spec("cudahercules.judge.gpu") is None:
+        return "this release has no GPU judge"
+    if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
+        return "the GPU judge needs cuda-bindings: pip install 'cudahercules[gpu]'"
+    return None
+
+
+def _gpu_module() -> Any:
+    from importlib import import_module
+
+    return import_module("cudahercules.judge.gpu")
+
+
+def _sandbox() -> str:
+    from cudahercules.record import recorder
+
+    level = getattr(recorder, "sandbox_level", None)
+    return level() if level is not None else "limits"
+
+
+# --- our own faults ------------------------------------------------------------------------------
+
+
+def _fault_of_ours(error: Exception) -> str:
+    """One sentence about an unexpected exception: what, and where in our code."""
+    if os.environ.get("HERCULES_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = str(error).strip().splitlines()
+    detail = f": {text[0][:300]}" if text else ""
+    return (
+        f"{type(error).__name__}{place}{detail}. This is a fault of CUDAHercules or of this machine, not of "
+        "the candidate; HERCULES_DEBUG=1 shows the traceback"
+    )
