@@ -1,0 +1,125 @@
+// f16, bf16 and their packed pairs. Every result is rounded once:
+//   * f16 add, sub, mul: a float holds 24 >= 2*11+2 bits, so rounding twice is harmless; fma: where the double sum is inexact,
+//     one term lies below 2^-42 of the other and cannot move it across a rounding boundary of f16;
+//   * bf16: the exponent range is float's, so sums are formed in double with a sticky last bit and rounded from there.
+#pragma once
+
+#include "encode.hpp"
+#include "float.hpp"
+
+namespace ptx {
+
+struct Half {  // .f16
+    static PTX_INLINE float widen(u16 x) { return float(__builtin_bit_cast(_Float16, x)); }
+    static PTX_INLINE u16 narrow(float x) { return is_nan(x) ? NAN_F16 : __builtin_bit_cast(u16, _Float16(x)); }
+    static PTX_INLINE bool is_subnormal(u16 x) { return (x & 0x7c00) == 0; }
+    static PTX_INLINE u16 sum(u16 a, u16 b) { return narrow(widen(a) + widen(b)); }
+    static PTX_INLINE u16 product(u16 a, u16 b) { return narrow(widen(a) * widen(b)); }
+    static PTX_INLINE u16 fused(u16 a, u16 b, u16 c) {
+        return u16(encode<Round::rn, false>(double(widen(a)) * widen(b) + widen(c), F16));
+    }
+    static constexpr u16 one = 0x3c00, infinity = 0x7c00;
+};
+
+PTX_INLINE u16 bf16_from_f32(float x) {
+    const u32 b = bits<u32>(x);
+    return is_nan(x) ? NAN_BF16 : u16((b + 0x7fff + (b >> 16 & 1)) >> 16);
+}
+struct Brain {  // .bf16
+    static PTX_INLINE float widen(u16 x) { return bits<float>(u32(x) << 16); }
+    static PTX_INLINE u16 narrow(float x) { return bf16_from_f32(x); }
+    static PTX_INLINE bool is_subnormal(u16 x) { return (x & 0x7f80) == 0; }
+    static PTX_INLINE u16 from_odd(double x) {
+        // A float with a sticky last bit keeps 24 - 8 bits more than needed, unless the value is tiny or huge.
+        return u16(encode<Round::rn, false>(x, BF16));
+    }
+    static PTX_INLINE u16 sum(u16 a, u16 b) { return narrow(widen(a) + widen(b)); }  // a subnormal float sum is exact
+    static PTX_INLINE u16 product(u16 a, u16 b) {
+        const float p = widen(a) * widen(b);  // 16 bits: exact in a float unless it is subnormal
+        return magnitude(p) >= 0x1p-100f || p != p ? narrow(p) : from_odd(double(widen(a)) * widen(b));
+    }
+    static PTX_INLINE u16 fused(u16 a, u16 b, u16 c) {
+        return from_odd(add_odd(double(widen(a)) * widen(b), double(widen(c))));
+    }
+    static constexpr u16 one = 0x3f80, infinity = 0x7f80;
+};
+
+template <class H>
+PTX_INLINE bool is_nan_half(u16 x) {
+    return (x & 0x7fff) > H::infinity;
+}
+template <class H, bool ftz>
+PTX_INLINE u16 flush_half(u16 x) {
+    return ftz && H::is_subnormal(x) ? u16(x & 0x8000) : x;
+}
+enum class Limit { none, sat, relu };  // .sat: to [0, 1], NaN to +0; .relu: negative to +0, NaN canonical
+template <class H, Limit limit>
+PTX_INLINE u16 limit_half(u16 x) {
+    if (limit == Limit::none) return x;
+    if (is_nan_half<H>(x)) return limit == Limit::sat ? u16(0) : NAN_F16;
+    if (x & 0x8000) return 0;
+    return limit == Limit::sat && x > H::one ? H::one : x;
+}
+
+template <class H, bool ftz, Limit limit>
+PTX_INLINE u16 hadd(u16 a, u16 b) {
+    return limit_half<H, limit>(flush_half<H, ftz>(H::sum(flush_half<H, ftz>(a), flush_half<H, ftz>(b))));
+}
+template <class H, bool ftz, Limit limit>
+PTX_INLINE u16 hsub(u16 a, u16 b) {
+    return hadd<H, ftz, limit>(a, u16(b ^ 0x8000));
+}
+template <class H, bool ftz, Limit limit>
+PTX_INLINE u16 hmul(u16 a, u16 b) {
+    return limit_half<H, limit>(flush_half<H, ftz>(H::product(flush_half<H, ftz>(a), flush_half<H, ftz>(b))));
+}
+template <class H, bool ftz, Limit limit>
+PTX_INLINE u16 hfma(u16 a, u16 b, u16 c) {
+    const u16 r = H::fused(flush_half<H, ftz>(a), flush_half<H, ftz>(b), flush_half<H, ftz>(c));
+    return limit_half<H, limit>(flush_half<H, ftz>(r));
+}
+template <class H, bool ftz>
+PTX_INLINE u16 hneg(u16 a) {
+    return flush_half<H, ftz>(u16(a ^ 0x8000));
+}
+template <class H, bool ftz>
+PTX_INLINE u16 habs(u16 a) {
+    return flush_half<H, ftz>(u16(a & 0x7fff));
+}
+// Sign-magnitude order of finite values and infinities: -0 below +0.
+PTX_INLINE s32 half_order(u16 x) { return x & 0x8000 ? -s32(x & 0x7fff) - 1 : s32(x); }
+template <class H, bool ftz, bool nan_wins, bool xorsign, bool take_max>
+PTX_INLINE u16 hminmax(u16 a, u16 b) {
+    a = flush_half<H, ftz>(a);
+    b = flush_half<H, ftz>(b);
+    const u16 sign = (a ^ b) & 0x8000;
+    if (xorsign) a &= 0x7fff, b &= 0x7fff;
+    u16 r;
+    if (is_nan_half<H>(a) || is_nan_half<H>(b)) {
+        if (nan_wins || (is_nan_half<H>(a) && is_nan_half<H>(b))) return NAN_F16;
+        r = is_nan_half<H>(a) ? b : a;
+    } else {
+        r = (half_order(a) < half_order(b)) != take_max ? a : b;
+    }
+    return xorsign ? u16(r | sign) : r;
+}
+template <class H, bool ftz, bool nan_wins, bool xorsign>
+PTX_INLINE u16 hmin(u16 a, u16 b) {
+    return hminmax<H, ftz, nan_wins, xorsign, false>(a, b);
+}
+template <class H, bool ftz, bool nan_wins, bool xorsign>
+PTX_INLINE u16 hmax(u16 a, u16 b) {
+    return hminmax<H, ftz, nan_wins, xorsign, true>(a, b);
+}
+template <class H, Compare op, bool ftz>
+PTX_INLINE bool hcompare(u16 a, u16 b) {
+    return compare<op>(H::widen(flush_half<H, ftz>(a)), H::widen(flush_half<H, ftz>(b)));
+}
+
+// Mixed precision (sm_100): a half operand in fp32 arithmetic.
+template <class H>
+PTX_INLINE float widen(u16 x) {
+    return H::widen(x);
+}
+
+}  // namespace ptx
