@@ -55,19 +55,23 @@ class Request(Model):
     reaches the process only with this request. ``cold`` evicts L2 before the start event; a warm
     sample fills the inputs last and evicts nothing. ``keep`` puts the outputs aside for
     :meth:`Contestant.outputs`. ``hash_inputs`` hashes every input again after the stop event
-    (always done for kept samples)."""
+    (always done for kept samples). With ``repeat`` over 1 the graph is launched that often back to
+    back and both clocks cover all launches: for the comparison with an outside clock."""
 
     seed: int
     cold: bool = True
     keep: bool = False
     hash_inputs: bool = False
-    pause_ms: float = 0.0  # idle time before this sample: pacing
+    pause_ms: float = Field(0.0, ge=0)  # idle time before this sample: pacing
+    repeat: int = Field(1, ge=1, le=10_000)
 
 
 class Sample(Model):
     """One execution. ``microseconds`` lies between start and stop event around the graph;
     ``wall_ns`` is the process's own clock from before the start event is enqueued to after the stop
-    event is seen; ``began_ns`` is CLOCK_MONOTONIC at that beginning (comparable across processes).
+    event is seen (with ``repeat`` over 1 the device is idle at the beginning; with 1 it still evicts,
+    so that ``wall_ns`` is then only an upper bound); ``began_ns`` is CLOCK_MONOTONIC at that beginning
+    (comparable across processes).
 
     ``kept`` numbers the outputs put aside (None: not kept). ``input_hashes`` maps an input to its
     hash right after it was filled; ``changed_inputs`` names those whose hash differed afterwards
@@ -78,6 +82,7 @@ class Sample(Model):
     microseconds: float
     wall_ns: int
     began_ns: int
+    repeat: int = 1
     kept: int | None = None
     input_hashes: dict[str, int] = Field(default_factory=dict)
     changed_inputs: tuple[str, ...] = ()
