@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -41,12 +41,14 @@ VERDICT_KINDS = (
     "cheating",
     "unsupported_on_cpu",
 )
-_CPP_WORDS = frozenset(
-    """alignas alignof and asm auto bool break case catch char class const continue default delete do
-    double else enum explicit extern false float for friend goto if inline int long mutable namespace
-    new not operator or private protected public register return short signed sizeof static stream
-    struct switch template this throw true try typedef typename union unsigned using virtual void
-    volatile while xor solve prepare""".split()
+
+
+_CPP_WORDS = (
+    "alignas alignof and asm auto bool break case catch char class const continue default delete do "
+    "double else enum explicit extern false float for friend goto if inline int long mutable namespace "
+    "new not operator or private protected public register return short signed sizeof static stream "
+    "struct switch template this throw true try typedef typename union unsigned using virtual void "
+    "volatile while xor solve prepare"
 )
 
 
@@ -69,13 +71,13 @@ class FamilyFile(Model):
     domain: str = Field(min_length=1)
     targets: tuple[Target, ...] = Field(min_length=1)
     members: dict[Name, dict[Name, int | str]] = Field(min_length=1)
-    meanings: dict[Name, str] = {}
+    meanings: dict[Name, str] = Field(default={})
     dimensions: dict[Name, str] = Field(min_length=1)
     tensors: tuple[Tensor, ...] = Field(min_length=1)
     scalars: tuple[Scalar, ...] = ()
     workloads: tuple[FileWorkload, ...] = Field(min_length=1)
     tolerance: dict[Name, Tolerance]
-    lower_precision: dict[Name, DType] = {}
+    lower_precision: dict[Name, DType] = Field(default={})
     experts: tuple[Expert, ...] = ()
     candidates: tuple[str, ...] = Field(min_length=1)
     mutants: tuple[Mutant, ...] = ()
@@ -108,15 +110,19 @@ def _names(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Loca
         if name in taken:
             yield ("dimensions", name), f"the name is taken by {taken[name]}"
         taken[name] = "a dimension"
-    for kind, things in (("tensors", family.tensors), ("scalars", family.scalars)):
+    kinds: tuple[tuple[str, Sequence[Tensor | Scalar]], ...] = (
+        ("tensors", family.tensors),
+        ("scalars", family.scalars),
+    )
+    for kind, things in kinds:
         for i, thing in enumerate(things):
             if thing.name in taken:
                 yield (kind, i, "name"), f"the name {thing.name} is taken by {taken[thing.name]}"
-            if thing.name in _CPP_WORDS:
+            if thing.name in _CPP_WORDS.split():
                 yield (kind, i, "name"), f"{thing.name} means something else in C++ or in solve.h"
             taken[thing.name] = f"one of the {kind}"
     for name in family.dimensions:
-        if name in _CPP_WORDS:
+        if name in _CPP_WORDS.split():
             yield ("dimensions", name), f"{name} means something else in C++ or in solve.h"
     for name in family.meanings:
         if name not in constants:

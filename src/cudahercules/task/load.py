@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
-import math
 import os
 import sys
 from collections.abc import Iterator

@@ -140,8 +140,8 @@ class _Builder:
             raise Problem(line, "", f"is nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise Problem(line, "", "anchors and aliases are not allowed; write the value out")
-        if getattr(event, "tag", None) not in (None, "!"):
-            raise Problem(line, "", f"the tag {event.tag} is not allowed")
+        if (tag := getattr(event, "tag", None)) not in (None, "!"):
+            raise Problem(line, "", f"the tag {tag} is not allowed")
         if isinstance(event, yaml.ScalarEvent):
             plain = event.style is None or event.style == ""
             return Node(_scalar(event.value, line) if plain else event.value, line)
@@ -157,7 +157,7 @@ class _Builder:
         values: dict[str, Node] = {}
         lines: dict[str, int] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            if not isinstance(event, yaml.ScalarEvent) or event.tag or event.anchor:
+            if not isinstance(event, yaml.ScalarEvent) or getattr(event, "tag", None) or event.anchor:
                 raise Problem(_line(event), "", "a key must be a plain word")
             key = event.value
             if key in values:
@@ -168,7 +168,8 @@ class _Builder:
 
 
 def _line(event: yaml.Event) -> int:
-    return int(event.start_mark.line) + 1
+    mark: Any = event.start_mark
+    return int(mark.line) + 1
 
 
 def _scalar(text: str, line: int) -> Any:
