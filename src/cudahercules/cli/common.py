@@ -1,0 +1,115 @@
+"""What all commands share: errors as one message, exit codes, progress."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from cudahercules.errors import HerculesError
+
+INTERRUPTED = 130
+SLOW_S = 2.0
+"""A command that takes longer than this says what it is doing."""
+
+
+def explained(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Turn the errors that a user can meet into one message on stderr and the right exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return command(*args, **kwargs)
+        except HerculesError as error:
+            fail(str(error), error.exit_code)
+        except KeyboardInterrupt:
+            from cudahercules.process import kill_children
+
+            kill_children()
+            fail("interrupted: nothing was written for what had not ended", INTERRUPTED)
+        except BrokenPipeError:
+            _discard_stdout()
+            raise typer.Exit(1) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            fail(f"no space left on the disk ({error.filename or 'output'}): free some and try again", 3)
+
+    return run
+
+
+def fail(message: str, code: int) -> None:
+    """Print one message to stderr and end with ``code``."""
+    from cudahercules.report.text import clean
+
+    print(f"hercules: {clean(message)}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def emit(text: str) -> None:
+    """Write one line to stdout at once: readers of a pipe see verdicts as they come."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _discard_stdout() -> None:
+    """The reader has gone: keep the interpreter from complaining when it flushes at its end."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is not a file, as under a test runner
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
+class Progress:
+    """A line on stderr that says what is going on; silent until ``SLOW_S`` have passed."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._status: Any = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def __call__(self, stage: str) -> None:
+        """Say that ``stage`` begins."""
+        with self._lock:
+            self._stage = stage
+            if self._status is not None:
+                self._status.update(stage)
+
+    def show(self) -> None:
+        from rich.console import Console
+
+        with self._lock:
+            if self._closed:
+                return
+            self._status = Console(stderr=True, highlight=False, markup=False).status(self._stage)
+            self._status.start()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._status is not None:
+                self._status.stop()
+                self._status = None
+
+
+@contextmanager
+def progress() -> Iterator[Progress]:
+    """Progress for what runs inside; only where stderr is a terminal."""
+    reporter = Progress()
+    timer = threading.Timer(SLOW_S, reporter.show)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield reporter
+    finally:
+        timer.cancel()
+        reporter.close()
