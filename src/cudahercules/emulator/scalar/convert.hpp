@@ -105,17 +105,17 @@ PTX_INLINE float bf16_to_f32(u16 x) {
 }
 
 // To f16 or bf16 from a double that holds the value exactly.
-template <Round R, bool satfinite, bool relu>
+template <Round R, bool satfinite = false, bool relu = false>
 PTX_INLINE u16 to_half(double x, const Format format) {
     if (relu && x <= 0) return 0;
     return u16(encode<R, satfinite>(x, format));
 }
-template <Round R, bool satfinite, bool relu>
+template <Round R, bool satfinite = false, bool relu = false>
 PTX_INLINE u16 f32_to_f16(float x) {
     if (R != Round::rn || satfinite) return to_half<R, satfinite, relu>(double(x), F16);
     return Half::narrow(relu && x <= 0 ? 0.0f : x);
 }
-template <Round R, bool satfinite, bool relu>
+template <Round R, bool satfinite = false, bool relu = false>
 PTX_INLINE u16 f32_to_bf16(float x) {
     if (R != Round::rn || satfinite) return to_half<R, satfinite, relu>(double(x), BF16);
     return Brain::narrow(relu && x <= 0 ? 0.0f : x);
