@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-
 _RUNNING: set[int] = set()
 """Leaders of the sessions that run now, over all threads."""
+_STOPPED = threading.Event()
+"""Set when the program ends: from then on no thread may start a child."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ def run_limited(
     Raises OSError if the program cannot be started. A KeyboardInterrupt kills the child's whole
     group before it goes on.
     """
+    if _STOPPED.is_set():
+        raise KeyboardInterrupt("the program is ending")
     start = time.monotonic()
     child = subprocess.Popen(
         _limited([str(a) for a in argv], limits),
@@ -111,6 +114,8 @@ def run_limited(
         pass_fds=tuple(pass_fds),
     )
     _RUNNING.add(child.pid)
+    if _STOPPED.is_set():  # stopped between the check above and the start
+        kill_group(child.pid)
     out, err = _Collector(child.stdout, limits.output), _Collector(child.stderr, limits.output)
     timed_out = False
     try:
@@ -142,10 +147,19 @@ def run_limited(
     )
 
 
-def kill_children() -> None:
-    """Kill every child that :func:`run_limited` is waiting for in any thread: the program ends."""
+def stop_children() -> None:
+    """Kill every child that :func:`run_limited` waits for in any thread, and let no more start.
+
+    For the end of a program whose worker threads may be in the middle of something.
+    """
+    _STOPPED.set()
     for pid in tuple(_RUNNING):
         kill_group(pid)
+
+
+def allow_children() -> None:
+    """Undo :func:`stop_children`: another command begins in the same process."""
+    _STOPPED.clear()
 
 
 def kill_group(pid: int) -> None:

@@ -76,7 +76,9 @@ def test_a_row_below_the_floor_is_measured_against_the_floor():
     got = ref.astype(np.float32)
     got[3] = 2e-12
     assert isinstance(check_output(tensor(), BOUNDS, got, ref), OutputCheck)
-    assert check_output(tensor(), BOUNDS.model_copy(update={"row_floor": 0.0}), got, ref).reason == "tolerance"
+    assert (
+        check_output(tensor(), BOUNDS.model_copy(update={"row_floor": 0.0}), got, ref).reason == "tolerance"
+    )
 
 
 def test_an_error_spread_over_all_elements_is_told_apart_from_a_spike():

@@ -12,7 +12,7 @@ import typer
 
 from cudahercules.cli import browse, grading, machine, proving
 from cudahercules.cli.common import INTERRUPTED
-from cudahercules.process import kill_children
+from cudahercules.process import allow_children, stop_children
 
 app = typer.Typer(
     name="hercules",
@@ -33,6 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. No child process outlives the call."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminate)
+    allow_children()
     try:
         app(args=None if argv is None else list(argv), prog_name="hercules")
     except SystemExit as end:
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("hercules: interrupted", file=sys.stderr)
         return INTERRUPTED
     finally:
-        kill_children()
+        stop_children()
     return 0
 
 

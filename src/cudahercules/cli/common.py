@@ -30,9 +30,9 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
         except HerculesError as error:
             fail(str(error), error.exit_code)
         except KeyboardInterrupt:
-            from cudahercules.process import kill_children
+            from cudahercules.process import stop_children
 
-            kill_children()
+            stop_children()
             fail("interrupted: nothing was written for what had not ended", INTERRUPTED)
         except BrokenPipeError:
             _discard_stdout()

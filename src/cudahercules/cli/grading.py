@@ -12,7 +12,9 @@ from cudahercules.cli.common import emit, explained, progress
 if TYPE_CHECKING:
     from cudahercules.judge.verdict import Verdict
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id, or the part of it that is unique.")]
+TaskName = Annotated[
+    str, typer.Argument(metavar="TASK", help="A task's id, or the part of it that is unique.")
+]
 Device = Annotated[str, typer.Option(metavar="auto|gpu|cpu", help="Where the plan runs; auto takes a GPU.")]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output (docs/verdicts.md).")]
 
@@ -21,7 +23,10 @@ Json = Annotated[bool, typer.Option("--json", help="Machine-readable output (doc
 def grade(
     task: TaskName,
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="A .cu file, or a directory of sources; each is one candidate.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="A .cu file, or a directory of sources; each is one candidate."
+        ),
     ],
     device: Device = "auto",
     json: Json = False,
@@ -33,7 +38,8 @@ def grade(
     ] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Only the tiny workloads: a quick look.")] = False,
     limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, max=86400, help="Wall time that one workload may run.")
+        float,
+        typer.Option(metavar="SECONDS", min=0.1, max=86400, help="Wall time that one workload may run."),
     ] = 60.0,
 ) -> None:
     """Grade candidates: one verdict each, as they come."""
@@ -91,7 +97,9 @@ def _evidence_directories(evidence: Path | None, names: list[str]) -> list[Path 
 def plan(
     task: TaskName,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The candidate.")],
-    workload: Annotated[str | None, typer.Option(help="A workload's name; the first smoke one by default.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="A workload's name; the first smoke one by default.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what a candidate would run: its launch plan, recorded without a GPU."""

@@ -141,7 +141,9 @@ def _wide(array: Any, like: Any, xp: Any) -> Any:
     """``array`` in float64, or complex128 if ``like`` is complex."""
     complex_ = "complex" in str(like.dtype) or "complex" in str(array.dtype)
     dtype = xp.complex128 if complex_ else xp.float64
-    return array.to(dtype) if hasattr(array, "to") and not isinstance(array, np.ndarray) else array.astype(dtype)
+    return (
+        array.to(dtype) if hasattr(array, "to") and not isinstance(array, np.ndarray) else array.astype(dtype)
+    )
 
 
 def _scale_exponent(tensor: Tensor, reference: Any, xp: Any) -> int:
@@ -205,7 +207,11 @@ def _check_tolerance(
         element=_worst(rows.peak, scale, xp),
         element_bound=tolerance.element,
     )
-    if check.l2 <= check.l2_bound and check.row_l2 <= check.row_l2_bound and check.element <= check.element_bound:
+    if (
+        check.l2 <= check.l2_bound
+        and check.row_l2 <= check.row_l2_bound
+        and check.element <= check.element_bound
+    ):
         return check
     return _explain(tensor, tolerance, got, reference, check)
 
@@ -409,7 +415,9 @@ def _message(
             f"no single element is far off, the furthest {where}"
         )
     error = f" (off by {shown.weight:.3g} of its row's scale)" if math.isfinite(shown.weight) else ""
-    return f"{tensor.name}: {wrong} of {total} elements {_NAMES[reason][count != 1]}; the worst {where}{error}"
+    return (
+        f"{tensor.name}: {wrong} of {total} elements {_NAMES[reason][count != 1]}; the worst {where}{error}"
+    )
 
 
 def _place(index: tuple[int, ...]) -> str:

@@ -25,7 +25,6 @@ from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
 from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.profile import DeviceProfile
-from cudahercules.process import kill_children
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.task.inputs import generate, poison
@@ -77,9 +76,6 @@ def judge_on_cpu(
             passed.append(row)
         reports = kernel_reports(artifact, evidence.plans.values(), mixes.result())
         return case.correct(passed, reports, NotTimed(reason=_not_timed(workloads)))
-    except BaseException:
-        kill_children()  # the pool's threads are waiting for them
-        raise
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

@@ -172,7 +172,9 @@ def verify(directory: Path) -> tuple[str, ...]:
         raise UsageError(f"{directory}: there is no such directory")
     sums = _read_manifest(directory)
     if sums is None:
-        raise UsageError(f"{directory}: no evidence here (no {MANIFEST} that `hercules grade --evidence` wrote)")
+        raise UsageError(
+            f"{directory}: no evidence here (no {MANIFEST} that `hercules grade --evidence` wrote)"
+        )
     present = {p.relative_to(directory).as_posix(): p for p in _files(directory)}
     present.pop(MANIFEST, None)
     problems = [f"{name} is missing" for name in sums if name not in present]

@@ -31,7 +31,9 @@ def new_seed() -> str:
 def checked_seed(seed: str) -> str:
     """A seed given by the user. Raises UsageError unless it is 1 to 64 printable characters."""
     if not 1 <= len(seed) <= 64 or not seed.isprintable() or not seed.isascii():
-        raise UsageError(f"--seed {seed!r}: give 1 to 64 printable ASCII characters, as a verdict's `seed` has")
+        raise UsageError(
+            f"--seed {seed!r}: give 1 to 64 printable ASCII characters, as a verdict's `seed` has"
+        )
     return seed
 
 
@@ -126,9 +128,7 @@ class Case:
     def timeout(self, stage: Any, message: str, limit_s: float, workload: str = "") -> v.Timeout:
         return v.Timeout(message=message, stage=stage, limit_s=limit_s, workload=workload, **self._facts())
 
-    def incorrect(
-        self, workload: str, wrong: v.WrongOutput, passed: Iterable[v.Checked]
-    ) -> v.Incorrect:
+    def incorrect(self, workload: str, wrong: v.WrongOutput, passed: Iterable[v.Checked]) -> v.Incorrect:
         return v.Incorrect(
             message=wrong.message, workload=workload, wrong=wrong, passed=tuple(passed), **self._facts()
         )
@@ -166,7 +166,9 @@ def kernel_reports(
 ) -> tuple[v.KernelReport, ...]:
     """One row for each kernel that the plans launch, in the order of first launch; ``launches`` is
     the total over the plans. ``mixes`` maps a kernel to its count of SASS instructions by class."""
-    launches = Counter((op.module, op.kernel) for plan in plans for op in (*plan.prepare, *plan.solve) if op.op == "kernel")
+    launches = Counter(
+        (op.module, op.kernel) for plan in plans for op in (*plan.prepare, *plan.solve) if op.op == "kernel"
+    )
     reports = []
     for (module, name), count in launches.items():
         info = artifact.kernel(module, name)

@@ -71,7 +71,9 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
     headline.append("  ")
     headline.append(verdict.kind, style=f"bold {_COLOURS.get(verdict.kind, 'red')}")
     if verdict.kind == "correct":
-        headline.append(f"  {verdict.timing.kind if verdict.timing.kind == 'not_timed' else verdict.timing.outcome}")
+        headline.append(
+            f"  {verdict.timing.kind if verdict.timing.kind == 'not_timed' else verdict.timing.outcome}"
+        )
     out.print(headline)
     out.print(Text(clean(explanation(verdict))))
     if verdict.kind == "build_error":
@@ -162,7 +164,10 @@ def _kernels(kernels: Sequence[KernelReport]) -> Table:
             str(k.registers),
             str(k.static_shared),
             f"{k.spill_stores}/{k.spill_loads}",
-            " ".join(f"{name}:{count}" for name, count in sorted(k.instruction_mix.items(), key=lambda i: -i[1])[:6]),
+            " ".join(
+                f"{name}:{count}"
+                for name, count in sorted(k.instruction_mix.items(), key=lambda i: -i[1])[:6]
+            ),
         ]
         for k in kernels
     ]

@@ -1,0 +1,154 @@
+"""``lint`` and ``demo``: the tasks and the judge prove themselves on this machine."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cudahercules.cli.common import emit, explained, progress
+from cudahercules.cli.grading import Device, Json
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from cudahercules.judge.bundled import Graded
+    from cudahercules.judge.lint import LintReport
+
+Tasks = Annotated[
+    list[str] | None, typer.Argument(metavar="[TASK...]", help="Tasks; all of them by default.")
+]
+WORKERS = 2
+"""Candidates graded at a time on the CPU: one compiles while the other is emulated."""
+
+
+@explained
+def lint(names: Tasks = None, device: Device = "auto", json: Json = False) -> None:
+    """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
+    from cudahercules.judge.lint import lint
+    from cudahercules.task.load import all_tasks, load_task
+
+    tasks = [load_task(name) for name in names] if names else all_tasks()
+    all_well = True
+    for task in tasks:
+        with progress() as notify:
+            report = lint(
+                task,
+                device,
+                workers=WORKERS,
+                notify=lambda stage, task=task, notify=notify: notify(f"{task.id}: {stage}"),
+            )
+        all_well &= report.ok
+        if json:
+            emit(report.model_dump_json())
+        else:
+            _print_lint(report)
+    raise typer.Exit(0 if all_well else 1)
+
+
+def _print_lint(report: LintReport) -> None:
+    from cudahercules.report.text import clean, console, table
+
+    out = console()
+    rows = [
+        [
+            r.subject,
+            r.sort,
+            r.expected,
+            _mark(r.got or "not run", r.outcome),
+            clean(r.detail),
+            f"{r.seconds:.1f}" if r.seconds else "",
+        ]
+        for r in report.rows
+    ]
+    out.print(f"{report.task} on the {report.device} judge")
+    out.print(table(("subject", "sort", "expected", "got", "detail", "s"), rows, right=("s",)))
+    failed = sum(r.outcome == "failed" for r in report.rows)
+    not_run = sum(r.outcome == "not_run" for r in report.rows)
+    out.print(
+        f"{len(report.rows) - failed - not_run} ok, {failed} failed, {not_run} not run; seed {report.seed}\n"
+    )
+
+
+def _mark(text: str, outcome: str) -> Text:
+    from rich.text import Text
+
+    return Text(text, style={"ok": "green", "failed": "bold red", "not_run": "dim"}[outcome])
+
+
+@explained
+def demo(
+    names: Tasks = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Grade the bundled candidates of every family (honest, mutants, hostile): one table."""
+    from cudahercules.judge.bundled import demonstration, grade_bundled
+    from cudahercules.judge.grade import choose_device
+
+    kind = choose_device(device)
+    cases = demonstration(names or ())
+    start = time.monotonic()
+    done: dict[int, Graded] = {}
+    with progress() as notify:
+        notify(f"grading {len(cases)} candidates on the {kind} judge")
+        for graded in grade_bundled(cases, kind, workers=WORKERS, notify=notify):
+            done[cases.index(graded.bundled)] = graded
+            if json:
+                emit(graded.verdict.model_dump_json())
+    results = [done[i] for i in sorted(done)]
+    if not json:
+        _print_demo(results, kind, time.monotonic() - start)
+    raise typer.Exit(0 if all(g.as_expected for g in results) else 1)
+
+
+def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
+    from rich.text import Text
+
+    from cudahercules.report.text import clean, coloured, console, table
+
+    out = console()
+    rows: list[list[Any]] = []
+    family = ""
+    for graded in results:
+        case = graded.bundled
+        if case.task.id != family:
+            family = case.task.id
+            rows.append([Text(family, style="bold"), "", "", "", ""])
+        verdict = (
+            coloured(graded.verdict.kind)
+            if graded.as_expected
+            else Text(f"{graded.verdict.kind}  WRONG", style="bold red")
+        )
+        rows.append(
+            [f"  {case.file}", case.expected, verdict, clean(_reason(graded)), f"{graded.seconds:.1f}"]
+        )
+    out.print(table(("candidate", "expected", "verdict", "why", "s"), rows, right=("s",)))
+    wrong = sum(not g.as_expected for g in results)
+    judge = "GPU" if kind == "gpu" else "CPU judge (answers only; nothing is timed in an emulator)"
+    out.print(
+        f"{len(results)} candidates in {seconds:.0f} s on the {judge}: "
+        + (f"{wrong} verdicts are not as expected." if wrong else "every verdict is as expected.")
+    )
+    if results:
+        task = results[0].bundled.task
+        out.print("\nTry next:")
+        out.print(f"  hercules show {task.id}              what a model is asked, solve.h included")
+        out.print(f"  hercules grade {task.id} FILE.cu     a verdict on your own file")
+        out.print(f"  hercules plan {task.id} FILE.cu      what your file would run")
+        out.print("  hercules doctor                               what this machine can do")
+
+
+def _reason(graded: Graded) -> str:
+    """One line: why the verdict is what it is."""
+    from cudahercules.report.text import explanation
+
+    verdict = graded.verdict
+    if verdict.kind == "correct":
+        count = sum(len(row.outputs) for row in verdict.checks)
+        return f"{count} outputs of {len(verdict.checks)} workloads are right"
+    return explanation(verdict).splitlines()[0]
+
+
+COMMANDS: dict[str, Any] = {"lint": lint, "demo": demo}

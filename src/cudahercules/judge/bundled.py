@@ -1,0 +1,95 @@
+"""The candidates that ship with a family, each with the verdict that it must get."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cudahercules.judge.grade import grade
+from cudahercules.judge.verdict import Verdict
+from cudahercules.task.load import all_tasks, load_task
+from cudahercules.task.model import Target, Task
+
+LIMIT_S = 20.0
+"""Wall seconds for one workload: an endless kernel must end in a time that people wait for."""
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """``expected`` is a verdict's kind; ``reason`` says why."""
+
+    task: Task
+    file: str
+    sort: Literal["honest", "mutant", "hostile"]
+    expected: str
+    reason: str
+
+    @property
+    def path(self) -> Path:
+        return self.task.directory / self.file
+
+
+@dataclass(frozen=True)
+class Graded:
+    bundled: Bundled
+    verdict: Verdict
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict.kind == self.bundled.expected
+
+
+def bundled(task: Task) -> tuple[Bundled, ...]:
+    """Honest solutions first (naive.cu before all), then mutants, then hostile ones."""
+    honest = [Bundled(task, f, "honest", "correct", "an honest solution") for f in task.candidates]
+    mutants = [Bundled(task, m.file, "mutant", m.verdict, m.reason) for m in task.mutants]
+    hostile = [Bundled(task, m.file, "hostile", m.verdict, m.reason) for m in task.hostile]
+    return (*honest, *mutants, *hostile)
+
+
+def grade_bundled(
+    cases: Sequence[Bundled],
+    device: Literal["gpu", "cpu"],
+    *,
+    workers: int = 2,
+    notify: Callable[[str], None] | None = None,
+) -> Iterator[Graded]:
+    """Grade candidates, on a CPU several at a time, and yield each when it is done.
+
+    A MachineError ends the whole; an infrastructure_error verdict does not.
+    """
+    total, done = len(cases), 0
+    pool = ThreadPoolExecutor(max_workers=1 if device == "gpu" else workers, thread_name_prefix="bundled")
+    try:
+        futures = [pool.submit(_grade_one, case, device) for case in cases]
+        for future in as_completed(futures):
+            done += 1
+            if notify is not None:
+                notify(f"{done} of {total} candidates graded")
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _grade_one(case: Bundled, device: str) -> Graded:
+    start = time.monotonic()
+    verdict = grade(case.task, case.path, device, limit_s=LIMIT_S)
+    return Graded(case, verdict, time.monotonic() - start)
+
+
+def demonstration(names: Sequence[str]) -> tuple[Bundled, ...]:
+    """What ``demo`` grades: everything bundled with the tasks that are named, or else with the first
+    member of every family (for the target ``general`` where it has one)."""
+    if names:
+        tasks = [load_task(name) for name in names]
+    else:
+        first: dict[str, Task] = {}
+        for task in sorted(all_tasks(), key=lambda t: t.target is not Target.GENERAL):
+            first.setdefault(task.family, task)
+        tasks = sorted(first.values(), key=lambda t: t.id)
+    return tuple(case for task in tasks for case in bundled(task))

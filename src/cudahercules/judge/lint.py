@@ -1,0 +1,208 @@
+"""``lint``: a task proves itself on this device.
+
+Its honest candidates must pass, its mutants must fail as it says, and its tolerance must accept the
+best answer that can be given with a margin of two while it rejects every answer made wrong by machine
+(:mod:`cudahercules.judge.answers`). Experts are ranked and checked on a GPU only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cudahercules.errors import UsageError
+from cudahercules.judge.answers import CORRUPTIONS, Answer, store
+from cudahercules.judge.bundled import Graded, bundled, grade_bundled
+from cudahercules.judge.checks import check_output
+from cudahercules.judge.cpu import ROLES, reference_of
+from cudahercules.judge.grade import choose_device
+from cudahercules.judge.protocol import new_seed, sample_seed
+from cudahercules.judge.verdict import OutputCheck
+from cudahercules.task.inputs import generate
+from cudahercules.task.load import family_module
+from cudahercules.task.model import Model, Task, Workload
+
+MARGIN = 2.0
+"""An honest answer's errors must be this many times smaller than the bounds."""
+
+
+class LintRow(Model):
+    """One requirement. ``outcome`` is ok, failed, or not_run (and ``detail`` says why)."""
+
+    subject: str
+    sort: Literal["honest", "mutant", "hostile", "answer", "expert"]
+    expected: str
+    got: str
+    outcome: Literal["ok", "failed", "not_run"]
+    detail: str = ""
+    seconds: float = 0.0
+
+
+class LintReport(Model):
+    task: str
+    release: str
+    device: Literal["gpu", "cpu"]
+    seed: str
+    rows: tuple[LintRow, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(row.outcome != "failed" for row in self.rows)
+
+
+def lint(
+    task: Task,
+    device: str = "auto",
+    *,
+    seed: str | None = None,
+    workers: int = 2,
+    notify: Callable[[str], None] | None = None,
+) -> LintReport:
+    """Check the task's claims about itself. Raises UsageError, TaskError or MachineError like ``grade``."""
+    kind = choose_device(device)
+    if not task.candidates:
+        raise UsageError(f"{task.id} names no honest candidate, so nothing shows that it can be solved")
+    seed = seed or new_seed()
+    graded = sorted(
+        grade_bundled(bundled(task), kind, workers=workers, notify=notify),
+        key=lambda g: bundled(task).index(g.bundled),
+    )
+    rows = [candidate_row(g) for g in graded]
+    rows += _answer_rows(task, seed)
+    rows += _expert_rows(task)
+    return LintReport(task=task.id, release=task.release, device=kind, seed=seed, rows=tuple(rows))
+
+
+def candidate_row(graded: Graded) -> LintRow:
+    case, verdict = graded.bundled, graded.verdict
+    detail = case.reason if graded.as_expected else f"should be {case.expected}: {case.reason}"
+    if verdict.kind == "correct" and case.expected == "correct":
+        detail = f"errors at most {_largest_share(verdict.checks):.0%} of their bounds"
+    elif not graded.as_expected and verdict.kind != "correct":
+        detail = f"should be {case.expected}, but: {verdict.message}"
+    return LintRow(
+        subject=case.file,
+        sort=case.sort,
+        expected=case.expected,
+        got=verdict.kind,
+        outcome="ok" if graded.as_expected else "failed",
+        detail=detail,
+        seconds=round(graded.seconds, 2),
+    )
+
+
+def _largest_share(checks) -> float:
+    return max((share(o) for row in checks for o in row.outputs), default=0.0)
+
+
+def share(check: OutputCheck) -> float:
+    """The largest error of an output as a fraction of its bound; 0 for exact outputs."""
+    pairs = (
+        (check.l2, check.l2_bound),
+        (check.row_l2, check.row_l2_bound),
+        (check.element, check.element_bound),
+    )
+    return max((error / bound for error, bound in pairs if bound > 0), default=0.0)
+
+
+# --- answers made by machine ---------------------------------------------------------------------
+
+
+@dataclass
+class _Tally:
+    """How one corruption of one output fared over the workloads to which it applies."""
+
+    applies: int = 0
+    rejected: int = 0
+    accepted_in: list[str] = field(default_factory=list)
+
+
+def _answer_rows(task: Task, seed: str) -> list[LintRow]:
+    start = time.monotonic()
+    tallies = {(t.name, name): _Tally() for t in task.outputs for name in CORRUPTIONS}
+    largest = {t.name: (0.0, "") for t in task.outputs}
+    for answer in _answers(task, seed):
+        tolerance, name = task.tolerance[answer.tensor.name], answer.workload.name
+        honest = check_output(answer.tensor, tolerance, answer.stored, answer.exact)
+        part = share(honest) if isinstance(honest, OutputCheck) else float("inf")
+        largest[answer.tensor.name] = max(largest[answer.tensor.name], (part, name))
+        for corruption, make in CORRUPTIONS.items():
+            wrong = make(answer)
+            if wrong is None or wrong.tobytes() == answer.stored.tobytes():
+                continue  # it does not apply, or it is the right answer here
+            tally = tallies[answer.tensor.name, corruption]
+            tally.applies += 1
+            if isinstance(check_output(answer.tensor, tolerance, wrong, answer.exact), OutputCheck):
+                tally.accepted_in.append(name)
+            else:
+                tally.rejected += 1
+    rows = [_honest_row(output, *worst) for output, worst in largest.items()]
+    rows += [_tally_row(output, name, tally) for (output, name), tally in tallies.items()]
+    return [rows[0].model_copy(update={"seconds": round(time.monotonic() - start, 2)}), *rows[1:]]
+
+
+def _answers(task: Task, seed: str) -> Iterator[Answer]:
+    """The reference's answers to the smoke and check workloads, one output at a time."""
+    family = family_module(task)
+    for workload in task.workloads_of(*ROLES):
+        values = _values(task, workload, seed)
+        reference = reference_of(family, task, workload, values)
+        for tensor in task.outputs:
+            exact = reference[tensor.name]
+            yield Answer(task, family, workload, tensor, values, exact, store(tensor, exact))
+
+
+def _values(task: Task, workload: Workload, seed: str):
+    number = sample_seed(seed, workload.name)
+    return {t.name: generate(task, t, workload, number) for t in task.inputs}
+
+
+def _honest_row(output: str, part: float, workload: str) -> LintRow:
+    good = part <= 1 / MARGIN
+    return LintRow(
+        subject=f"{output}: the reference, rounded",
+        sort="answer",
+        expected="accepted",
+        got="accepted" if part <= 1 else "rejected",
+        outcome="ok" if good else "failed",
+        detail=f"errors at most {part:.1%} of their bounds"
+        + ("" if good else f" (in {workload}): the margin must be {MARGIN:g}"),
+    )
+
+
+def _tally_row(output: str, name: str, tally: _Tally) -> LintRow:
+    subject = f"{output}: {name}"
+    if not tally.applies:
+        return LintRow(
+            subject=subject,
+            sort="answer",
+            expected="rejected",
+            got="",
+            outcome="not_run",
+            detail="does not apply to this task",
+        )
+    accepted = f"; accepted in {', '.join(tally.accepted_in[:4])}" if tally.accepted_in else ""
+    return LintRow(
+        subject=subject,
+        sort="answer",
+        expected="rejected",
+        got="rejected" if tally.rejected else "accepted",
+        outcome="ok" if tally.rejected else "failed",
+        detail=f"in {tally.rejected} of {tally.applies} workloads{accepted}",
+    )
+
+
+def _expert_rows(task: Task) -> list[LintRow]:
+    return [
+        LintRow(
+            subject=e.name,
+            sort="expert",
+            expected="accepted",
+            got="",
+            outcome="not_run",
+            detail=f"{e.title}: experts run on a GPU",
+        )
+        for e in task.experts
+    ]
