@@ -1,0 +1,434 @@
+"""The paired measurement of one workload: candidate and expert take turns until the rule decides.
+
+This module knows contestants, clocks and counters, not plans or tasks, so that a simulated
+contestant can play a whole measurement. What is done and why: docs/measurement.md.
+
+    solo   the expert alone: the band in which its later times must lie
+    probe  the candidate's first samples choose a *design* declared in advance (:data:`DESIGNS`)
+    looks  instances (fresh memory on both sides) of ABBA blocks; after each look the kept outputs
+           are checked and the rule is asked
+    after  the expert alone again, then the warm figure
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from cudahercules.measure import statistics as st
+from cudahercules.measure.counters import POWER_CAP, SLOWDOWNS, Counters, Reading, grown
+from cudahercules.replay.interface import Contestant, Request, Sample
+
+SLOW_RATIO = 4.0
+"""A candidate that takes this many times the expert's time is measured with the slow design."""
+HEAVY_US = 500.0
+"""From here on a pair's noise is small (0.1 % measured) and its pacing dear: fewer pairs an instance."""
+GIANT_US = 20_000.0
+PACE_RATIO, PACE_MS = 4.0, 5.0
+"""Idle time before a sample: four times its length, at most 5 ms. A 1.4 ms GEMM back to back drives
+an H200 from 1980 to 1590 MHz within 0.2 s; with 5 ms gaps it does not; at 20 ms clocks ramp down."""
+SOLO_SAMPLES = 6
+SOLO_BAND = 0.05
+"""Band around the expert's solo samples: placement (1 %), boost clock steps (15 of 1980 MHz) and the
+scatter of a median of six, with room. A neighbour or heat that matters moves times further."""
+SOLO_SLACK_US = 2.0
+WARM_PAIRS = 4
+CLOCK_EXCESS = 0.02
+"""Events may not claim more time than the process's own clock saw, beyond 2 % and 5 us."""
+CLOCK_EXCESS_US = 5.0
+RETRIES = 3
+"""Blocks of one workload that may be repeated for the machine's sake before it is given up."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """How many samples are taken: ``looks`` are the instances in all at each look, ``blocks`` the
+    ABBA blocks (two pairs each) an instance, ``kept_blocks`` in how many of them one candidate
+    sample is checked. ``errors`` is the part of 1 % that each look may spend."""
+
+    name: str
+    looks: tuple[int, ...]
+    blocks: int
+    keep: int  # candidate samples an instance that are checked, at secret positions
+    errors: tuple[float, ...] = st.LOOK_ERRORS
+
+
+DESIGNS = {
+    "light": Design("light", looks=(8, 16, 32), blocks=3, keep=1),
+    "heavy": Design("heavy", looks=(8, 16, 32), blocks=2, keep=1),
+    "giant": Design("giant", looks=(8, 16), blocks=1, keep=1, errors=(0.005, 0.005)),
+    "slow": Design("slow", looks=(4,), blocks=1, keep=2, errors=(0.01,)),
+}
+"""Every design checks at least 8 candidate samples at its first look."""
+
+
+def choose_design(candidate_us: float, expert_us: float) -> Design:
+    """The design for a workload, from the probe (microseconds)."""
+    if candidate_us > SLOW_RATIO * expert_us:
+        return DESIGNS["slow"]
+    if max(candidate_us, expert_us) >= GIANT_US:
+        return DESIGNS["giant"]
+    return DESIGNS["heavy" if expert_us >= HEAVY_US else "light"]
+
+
+def pause_ms(sample_us: float) -> float:
+    """Idle milliseconds before a sample that takes ``sample_us``."""
+    return min(PACE_MS, PACE_RATIO * sample_us / 1000)
+
+
+class Sides(Protocol):
+    """Opens contestants on fresh memory. The one opened before on that side may be closed or its
+    process reused: it is never used again by the caller."""
+
+    def candidate(self) -> Contestant: ...
+
+    def expert(self) -> Contestant: ...
+
+
+class Inspector(Protocol):
+    """Looks at kept outputs. ``take`` is called right after an instance's blocks while its
+    contestant lives; ``judge`` after the look's last block, and raises to end the measurement."""
+
+    def take(self, contestant: Contestant, sample: Sample) -> None: ...
+
+    def judge(self) -> None: ...
+
+
+class InvalidMeasurement(Exception):
+    """The machine, not the candidate, spoiled the measurement; the message has the numbers."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One ABBA block: the card's readings around it and the throttle time that fell into it."""
+
+    after: Reading
+    throttle_ns: dict[str, int]
+
+
+@dataclass
+class Measured:
+    """Everything that was seen; times in microseconds."""
+
+    design: Design
+    samples: st.Samples
+    estimate: st.Estimate
+    margin: float
+    outcome: st.Outcome
+    looks: int
+    checked: int
+    method: str
+    candidate_us: float
+    expert_us: float
+    solo_us: tuple[float, ...]
+    warm_candidate_us: float | None
+    warm_expert_us: float | None
+    blocks: tuple[Block, ...]
+    outside_ms: float
+    """The judge's own wall time around all samples, and what the contestants' clocks add up to."""
+    inside_ms: float
+    pause_ms: float
+    repeated: int
+    flags: list[str] = field(default_factory=list)
+
+    @property
+    def throttle_ns(self) -> dict[str, int]:
+        total: dict[str, int] = {}
+        for block in self.blocks:
+            for reason, ns in block.throttle_ns.items():
+                total[reason] = total.get(reason, 0) + ns
+        return total
+
+
+class Measurement:
+    """One workload from the first sample to the rule's answer. Use :func:`measure`."""
+
+    def __init__(
+        self,
+        sides: Sides,
+        inspector: Inspector,
+        counters: Counters,
+        seed_of: Callable[[int], int],
+        secret: int,
+        monotonic_ns: Callable[[], int],
+    ):
+        self.sides, self.inspector, self.counters = sides, inspector, counters
+        self.seed_of, self.monotonic_ns = seed_of, monotonic_ns
+        self.random = random.Random(secret)
+        self.bootstrap_seed = self.random.getrandbits(63)
+        self.next_seed = 0
+        self.pause = 0.0
+        self.retries = 0
+        self.outside_ns = self.inside_ns = 0
+        self.blocks: list[Block] = []
+        self.flags: list[str] = []
+        self.contestants: tuple[Contestant, Contestant] | None = None
+
+    # --- samples ---------------------------------------------------------------------------------
+
+    def new_seed(self) -> int:
+        self.next_seed += 1
+        return self.seed_of(self.next_seed)
+
+    def run(self, contestant: Contestant, requests: list[Request]) -> list[Sample]:
+        """Samples in one hand-over, each held against the judge's own clock."""
+        began = self.monotonic_ns()
+        samples = contestant.batch(requests)
+        ended = self.monotonic_ns()
+        if len(samples) != len(requests) or [s.seed for s in samples] != [r.seed for r in requests]:
+            raise InvalidMeasurement("a contestant answered with other samples than were asked for")
+        for sample in samples:
+            allowed = sample.wall_ns / 1000 * (1 + CLOCK_EXCESS) + CLOCK_EXCESS_US
+            if not 0 < sample.microseconds <= allowed:
+                raise InvalidMeasurement(
+                    f"the events say {sample.microseconds:.1f} us where the process's clock saw "
+                    f"{sample.wall_ns / 1000:.1f} us"
+                )
+            if sample.changed_inputs:
+                # For the candidate's kept samples the inspector reports this as a wrong answer.
+                self.flag(f"{contestant.ready.side} changed inputs: {', '.join(sample.changed_inputs)}")
+            for warning in sample.warnings:
+                self.flag(f"{contestant.ready.side}: {warning}")
+        inside = sum(s.wall_ns for s in samples) + int(sum(r.pause_ms for r in requests) * 1e6)
+        self.outside_ns += ended - began
+        self.inside_ns += inside
+        if ended - began < 0.98 * inside - 1000 * CLOCK_EXCESS_US:
+            raise InvalidMeasurement(
+                f"{len(samples)} samples claim {inside / 1e6:.3f} ms; by the judge's clock they took "
+                f"{(ended - began) / 1e6:.3f} ms"
+            )
+        return samples
+
+    def flag(self, text: str) -> None:
+        if text not in self.flags:
+            self.flags.append(text)
+
+    def request(self, seed: int | None = None, *, cold: bool = True, keep: bool = False) -> Request:
+        return Request(
+            seed=self.new_seed() if seed is None else seed,
+            cold=cold,
+            keep=keep,
+            pause_ms=self.pause,
+        )
+
+    def times(self, contestant: Contestant, count: int, *, cold: bool = True) -> list[float]:
+        """``count`` samples of one side alone."""
+        return [s.microseconds for s in self.run(contestant, [self.request(cold=cold) for _ in range(count)])]
+
+    # --- stages ----------------------------------------------------------------------------------
+
+    def open(self) -> tuple[Contestant, Contestant]:
+        """A new instance: fresh memory on both sides, one discarded sample each."""
+        candidate, expert = self.sides.candidate(), self.sides.expert()
+        self.contestants = (candidate, expert)
+        self.times(candidate, 1)
+        self.times(expert, 1)
+        return candidate, expert
+
+    def probe(self) -> tuple[Design, list[float]]:
+        """Open the first instance, take the expert's solo band, choose the design and the pace."""
+        candidate, expert = self.sides.candidate(), self.sides.expert()
+        self.contestants = (candidate, expert)
+        first = self.times(expert, 2)[-1]
+        self.pause = pause_ms(first)
+        solo = self.times(expert, SOLO_SAMPLES)
+        expert_us = float(np.median(solo))
+        probed = self.times(candidate, 1)
+        if probed[0] <= 2 * SLOW_RATIO * expert_us:  # the first sample of all may pay for warming up
+            probed = self.times(candidate, 2)
+        candidate_us = min(probed)
+        self.pause = pause_ms(max(candidate_us, expert_us))
+        return choose_design(candidate_us, expert_us), solo
+
+    def block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
+        """One block in ``order`` (``ABBA`` or ``BAAB``): candidate times, expert times (in pair
+        order) and the candidate's kept samples. ``kept`` holds pair numbers 0 and 1."""
+        assert self.contestants is not None
+        seeds = (self.new_seed(), self.new_seed())
+        sides = {"A": self.contestants[0], "B": self.contestants[1]}
+        result: dict[str, list[Sample]] = {"A": [], "B": []}
+        groups = (order[0], order[1:3], order[3])
+        for group in groups:
+            side = group[0]
+            requests = []
+            for _ in group:
+                pair = len(result[side]) + len(requests)
+                requests.append(self.request(seeds[pair], keep=side == "A" and pair in kept))
+            result[side] += self.run(sides[side], requests)
+        keeps = [s for k, s in enumerate(result["A"]) if k in kept]
+        return [s.microseconds for s in result["A"]], [s.microseconds for s in result["B"]], keeps
+
+    def guarded_block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
+        """A block whose machine was well: otherwise it is repeated, RETRIES times a workload."""
+        while True:
+            before = self.counters.read()
+            result = self.block(order, kept)
+            after = self.counters.read()
+            throttle = grown(before, after)
+            trouble = machine_trouble(after, throttle)
+            if trouble is None:
+                self.blocks.append(Block(after, throttle))
+                return result
+            assert self.contestants is not None
+            for sample in result[2]:
+                self.contestants[0].release(sample)
+            self.retries += 1
+            if after.xids or self.retries > RETRIES:
+                raise InvalidMeasurement(f"{trouble}; {self.retries - 1} blocks had been repeated already")
+
+    def instance(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
+        """All blocks of one instance: candidate and expert times of shape (blocks, 2)."""
+        assert self.contestants is not None
+        chosen = self.random.sample(range(2 * design.blocks), design.keep)
+        candidate, expert, kept = [], [], []
+        for k in range(design.blocks):
+            pairs = {p - 2 * k for p in chosen if p // 2 == k}
+            a, b, samples = self.guarded_block("ABBA" if k % 2 == 0 else "BAAB", pairs)
+            candidate.append(a)
+            expert.append(b)
+            kept += samples
+        for sample in kept:
+            self.inspector.take(self.contestants[0], sample)
+            self.contestants[0].release(sample)
+        return np.array(candidate), np.array(expert)
+
+    def warm(self, slow: bool) -> tuple[float, float]:
+        """Medians without eviction, in turns: the secondary figure."""
+        assert self.contestants is not None
+        candidate, expert = self.contestants
+        a: list[float] = []
+        b: list[float] = []
+        for _ in range(1 if slow else WARM_PAIRS // 2):
+            a += self.times(candidate, 1 if slow else 2, cold=False)
+            b += self.times(expert, 1 if slow else 2, cold=False)
+        return float(np.median(a)), float(np.median(b))
+
+    def whole(self) -> Measured:
+        design, solo = self.probe()
+        candidate: list[np.ndarray] = []
+        expert: list[np.ndarray] = []
+        for look, (instances, error) in enumerate(zip(design.looks, design.errors, strict=True), 1):
+            while len(candidate) < instances:
+                if candidate:
+                    self.open()
+                a, b = self.instance(design)
+                candidate.append(a)
+                expert.append(b)
+            self.inspector.judge()
+            samples = st.Samples(np.array(candidate), np.array(expert))
+            expert_us = float(np.median(samples.expert_us))
+            delta = st.margin(expert_us)
+            interval = st.estimate(samples, error, self.bootstrap_seed)
+            outcome = st.decide(interval, delta)
+            if outcome != "unresolved":
+                break
+        assert self.contestants is not None
+        after = self.times(self.contestants[1], SOLO_SAMPLES)
+        check_solo_band(solo, after, expert_us)
+        warm = self.warm(design.name == "slow")
+        return self.result(design, samples, interval, delta, outcome, look, solo + after, warm)
+
+    def result(
+        self,
+        design: Design,
+        samples: st.Samples,
+        interval: st.Estimate,
+        delta: float,
+        outcome: st.Outcome,
+        looks: int,
+        solo: list[float],
+        warm: tuple[float, float],
+    ) -> Measured:
+        assert self.contestants is not None
+        methods = [c.ready.method for c in self.contestants]
+        measured = Measured(
+            design=design,
+            samples=samples,
+            estimate=interval,
+            margin=delta,
+            outcome=outcome,
+            looks=looks,
+            checked=samples.instances * design.keep,
+            method="events around one graph, cold L2"
+            if methods[1] == "graph"
+            else "events around the expert's host calls (it cannot be captured), cold L2",
+            candidate_us=float(np.median(samples.candidate_us)),
+            expert_us=float(np.median(samples.expert_us)),
+            solo_us=tuple(solo),
+            warm_candidate_us=warm[0],
+            warm_expert_us=warm[1],
+            blocks=tuple(self.blocks),
+            outside_ms=self.outside_ns / 1e6,
+            inside_ms=self.inside_ns / 1e6,
+            pause_ms=self.pause,
+            repeated=self.retries,
+            flags=self.flags,
+        )
+        if measured.throttle_ns.get(POWER_CAP):
+            self.flag(f"software power cap for {measured.throttle_ns[POWER_CAP] / 1e6:.1f} ms in all")
+        if not any(block.after.throttle_ns for block in self.blocks):
+            self.flag("throttle counters are not available on this machine")
+        return measured
+
+
+def machine_trouble(after: Reading, throttle_ns: dict[str, int]) -> str | None:
+    """Why a block does not count: an Xid, a slowdown or a stranger on the GPU; else None."""
+    if after.xids:
+        return f"the driver reported Xid {', '.join(map(str, after.xids))}"
+    slowed = {r: ns for r, ns in throttle_ns.items() if r in SLOWDOWNS}
+    if slowed:
+        return "the card slowed itself down: " + ", ".join(
+            f"{r} {ns / 1e6:.1f} ms" for r, ns in slowed.items()
+        )
+    if after.strangers:
+        return f"another process uses the GPU (pid {', '.join(map(str, after.strangers))})"
+    return None
+
+
+def check_solo_band(before_us: list[float], after_us: list[float], expert_us: float) -> None:
+    """Raise InvalidMeasurement unless the expert's median beside the candidate lies in its solo band,
+    which spans its medians before and after."""
+    solo = sorted((float(np.median(before_us)), float(np.median(after_us))))
+    low = solo[0] * (1 - SOLO_BAND) - SOLO_SLACK_US
+    high = solo[1] * (1 + SOLO_BAND) + SOLO_SLACK_US
+    if not low <= expert_us <= high:
+        raise InvalidMeasurement(
+            f"the expert took {expert_us:.1f} us beside the candidate and {solo[0]:.1f} to "
+            f"{solo[1]:.1f} us alone: something disturbs the card while the candidate runs"
+        )
+
+
+def measure(
+    sides: Sides,
+    inspector: Inspector,
+    counters: Counters,
+    seed_of: Callable[[int], int],
+    secret: int,
+    *,
+    monotonic_ns: Callable[[], int] = time.monotonic_ns,
+) -> Measured:
+    """Measure one workload.
+
+    ``seed_of``  sample number -> the seed that fills the operands (secret until it is sent)
+    ``secret``   decides which samples are checked and seeds the bootstrap
+
+    Raises InvalidMeasurement (the machine), what ``inspector.judge`` raises (a wrong answer), and
+    what the contestants raise. The contestants opened last are left to the caller to close.
+    """
+    return Measurement(sides, inspector, counters, seed_of, secret, monotonic_ns).whole()
+
+
+def task_figure(rows: list[Measured], secret: int) -> st.TaskEstimate:
+    """Geometric mean over bench workloads with its joint interval and the rule's answer."""
+    seed = random.Random(secret).getrandbits(62)
+    return st.combine([row.samples for row in rows], [row.margin for row in rows], seed)
+
+
+def without_samples(row: Measured) -> Measured:
+    """``row`` without its per-block readings, for short logs."""
+    return replace(row, blocks=())
