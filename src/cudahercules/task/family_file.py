@@ -226,8 +226,9 @@ def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]
         for i, entry in enumerate(entries):
             if not _lies_in(directory, entry.file):
                 yield (kind, i, "file"), f"{entry.file}: there is no such file in the family's folder"
-            if entry.verdict not in VERDICT_KINDS:
-                yield (kind, i, "verdict"), f"{entry.verdict!r} is none of {', '.join(VERDICT_KINDS)}"
+            for verdict in entry.verdicts:
+                if verdict not in VERDICT_KINDS:
+                    yield (kind, i, "verdict"), f"{verdict!r} is none of {', '.join(VERDICT_KINDS)}"
     if not family.experts:
         return
     defined = _functions(directory / "experts.py")

@@ -301,11 +301,19 @@ class LibraryPolicy(StrEnum):
 
 
 class Mutant(Model):
-    """A plausible wrong solution; it must end in ``verdict`` for the reason that is written down."""
+    """A plausible wrong solution; it must end in ``verdict`` for the reason that is written down.
+
+    ``verdict`` is a kind, or two joined by " or " where the judges notice by different means.
+    """
 
     file: str
     verdict: str
     reason: str
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """The kinds of verdict that are right for this candidate."""
+        return tuple(self.verdict.split(" or "))
 
 
 class Hostile(Mutant):

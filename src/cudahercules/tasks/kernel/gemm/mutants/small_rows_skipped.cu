@@ -1,0 +1,20 @@
+// expect: incorrect — writes zero where a row of A is small, as if such rows could not matter
+#include "solve.h"
+
+__global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k) {
+    int64_t column = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
+    if (row >= m || column >= n) return;
+    float sum = 0.0f, size = 0.0f;
+    for (int64_t p = 0; p < k; ++p) {
+        size += a[row * k + p] * a[row * k + p];
+        sum += a[row * k + p] * b[p * n + column];
+    }
+    c[row * n + column] = size < 1e-6f ? 0.0f : sum;
+}
+
+extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,
+                      cudaStream_t stream) {
+    dim3 threads(32, 8), blocks((n + 31) / 32, (m + 7) / 8);
+    multiply<<<blocks, threads, 0, stream>>>(a, b, c, m, n, k);
+}
