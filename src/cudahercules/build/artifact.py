@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from cudahercules.task.model import Model
+
+SOURCE_PREFIX = "/candidate/"
+"""What stands before a candidate's file name in PTX ``.file`` lines and in line tables: the same
+for every machine and build directory, so that equal sources give equal device code."""
 
 
 class KernelInfo(Model):
     """One ``__global__`` function, as the cubin and ptxas describe it.
 
     ``parameters`` holds (offset, size) in bytes of each parameter in order; sizes are bytes; a
-    cluster of (0, 0, 0) means that the kernel fixes none at compile time.
+    cluster of (0, 0, 0) means that the kernel fixes none at compile time, and so do
+    ``required_threads`` (from ``__block_size__``). Where a kernel recurses, ``local`` is a lower bound.
     """
 
     name: str
@@ -24,6 +30,7 @@ class KernelInfo(Model):
     constant: int
     max_threads: int  # from __launch_bounds__, else 1024
     required_cluster: tuple[int, int, int] = (0, 0, 0)
+    required_threads: tuple[int, int, int] = (0, 0, 0)
 
 
 class SymbolInfo(Model):
@@ -75,3 +82,20 @@ class CompilerMessage(Model):
     file: str
     line: int
     text: str
+
+
+class BuildFailure(Model):
+    """Why there is no artifact.
+
+    ``error``     the compiler or linker refused the source; ``diagnostics`` says where
+    ``timeout``   compiling took longer than allowed
+    ``contract``  it would compile, but uses what the task does not allow: a header outside the
+                  library policy, or a runtime call that a plan cannot hold
+
+    ``message`` is one or two sentences for a person, with the first error in them.
+    """
+
+    kind: Literal["error", "timeout", "contract"]
+    message: str
+    diagnostics: tuple[CompilerMessage, ...] = ()
+    seconds: float
