@@ -101,12 +101,8 @@ class Issuer:
     _keep: list[Any] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.symbols = [
-            (s, self.modules[s.module].variable(s.name)[0]) for s in self.plan.symbols
-        ]
-        self.maps = [
-            encode_tensor_map(m, self.translate(m.address)) for m in self.plan.tensor_maps
-        ]
+        self.symbols = [(s, self.modules[s.module].variable(s.name)[0]) for s in self.plan.symbols]
+        self.maps = [encode_tensor_map(m, self.translate(m.address)) for m in self.plan.tensor_maps]
         self._set_function_attributes()
 
     # --- addresses and bytes -------------------------------------------------------------------
@@ -118,9 +114,7 @@ class Issuer:
                 return real + address - symbol.address
         return self.arena.translate(address)
 
-    def patched(
-        self, data: bytes, relocations: Iterable[Relocation], placed: Iterable[Placed]
-    ) -> bytearray:
+    def patched(self, data: bytes, relocations: Iterable[Relocation], placed: Iterable[Placed]) -> bytearray:
         """``data`` with addresses and tensor maps of this device filled in."""
         result = bytearray(data)
         for r in relocations:
@@ -198,6 +192,17 @@ class Issuer:
 
         if op.cluster != (0, 0, 0):
             add(kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, lambda v: _set_cluster(v, op.cluster))
+        if op.preferred_cluster != (0, 0, 0):
+            add(
+                kinds.CU_LAUNCH_ATTRIBUTE_PREFERRED_CLUSTER_DIMENSION,
+                lambda v: _set_cluster(v, op.preferred_cluster, "preferredClusterDim"),
+            )
+        if op.cluster_policy:
+            policy = api.CUclusterSchedulingPolicy(op.cluster_policy)
+            add(
+                kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE,
+                lambda v: setattr(v, "clusterSchedulingPolicyPreference", policy),
+            )
         if op.cooperative:
             add(kinds.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, lambda v: setattr(v, "cooperative", 1))
         if op.programmatic:
@@ -350,8 +355,9 @@ def _aligned(block: np.ndarray) -> int:
     return address + shift
 
 
-def _set_cluster(value: Any, cluster: tuple[int, int, int]) -> None:
-    value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
+def _set_cluster(value: Any, cluster: tuple[int, int, int], member: str = "clusterDim") -> None:
+    dimensions = getattr(value, member)
+    dimensions.x, dimensions.y, dimensions.z = cluster
 
 
 def name_of(operation: Operation) -> str:

@@ -60,7 +60,7 @@ class Api:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(bindings(), name)
-        if not name[:2] == "cu" or isinstance(found, type):
+        if name[:2] != "cu" or isinstance(found, type):
             return found
         checked = self._checked(name, found)
         setattr(self, name, checked)  # next time without __getattr__
@@ -93,6 +93,7 @@ class Context:
                 f"the driver supports CUDA {self.driver_version // 1000}.{self.driver_version % 1000 // 10}; "
                 "plans need 13.0: install driver 580 or newer"
             )
+        self.device_number = device
         self.device = api.cuDeviceGet(device)
         self.handle = api.cuDevicePrimaryCtxRetain(self.device)
         api.cuCtxSetCurrent(self.handle)

@@ -1,0 +1,165 @@
+"""How one sample comes about, the same for candidate and expert.
+
+Order matters. Variables, uploads, scratch and outputs are put back first. Only weights hold values
+while ``prepare`` runs; the other inputs are filled after it, so that nothing of the answer can be
+computed untimed. Then shared memory, registers and local memory are wiped, L2 is evicted, and start
+event, graph and stop event follow without the host in between: the device is still evicting while
+the launch is enqueued, so that launch latency stays outside.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cudahercules.replay.driver import api
+from cudahercules.replay.generator import POISON_16, DeviceCode, fill_parameters
+from cudahercules.replay.interface import Request, Sample
+from cudahercules.replay.kept import Keeper
+from cudahercules.task.model import Role, Task, Tensor, Workload
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor of the task in this process: ``pointer`` is where the generator may write."""
+
+    number: int
+    tensor: Tensor
+    pointer: int
+    size: int
+
+
+@dataclass
+class Sampler:
+    """Takes samples of whatever ``launch`` enqueues on ``stream``.
+
+    ``poisoned`` and ``canaries`` are (pointer, bytes): the former get poison before each sample,
+    the latter must still hold it after kept ones. ``restore`` enqueues the return of all other
+    state; ``prepare`` (or None) enqueues the untimed part.
+    """
+
+    task: Task
+    workload: Workload
+    code: DeviceCode
+    keeper: Keeper
+    stream: Any
+    operands: Sequence[Operand]
+    outputs: dict[str, tuple[int, int]]
+    poisoned: Sequence[tuple[int, int]]
+    launch: Callable[[], None]
+    restore: Callable[[], None] = lambda: None
+    prepare: Callable[[], None] | None = None
+    canaries: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._start = api.cuEventCreate(0)
+        self._stop = api.cuEventCreate(0)
+        self._weights = [o for o in self.operands if o.tensor.role is Role.WEIGHT]
+        self._others = [o for o in self.operands if o.tensor.role in (Role.IN, Role.INOUT)]
+        self._hashed = [o for o in self.operands if o.tensor.role in (Role.IN, Role.WEIGHT)]
+
+    def take(self, request: Request) -> Sample:
+        """One sample. Raises DriverError if anything on the device goes wrong."""
+        if request.pause_ms:
+            time.sleep(request.pause_ms / 1000)
+        look = request.keep or request.hash_inputs
+        self.set_up(request.seed, self.prepare)
+        before = self._hashes() if look else {}
+        self._last_touches(request)
+        sample = self._measure(request)
+        if not look:
+            return sample
+        after = self._hashes()
+        return sample.model_copy(
+            update={
+                "input_hashes": before,
+                "changed_inputs": tuple(n for n in before if after[n] != before[n]),
+                "damaged_canaries": self._damaged(),
+                "kept": self.keeper.keep(self.outputs, self.stream) if request.keep else None,
+            }
+        )
+
+    def set_up(self, seed: int, prepare: Callable[[], None] | None) -> None:
+        """Everything as it must be before ``solve``: state, poison, weights, prepare, inputs."""
+        self.restore()
+        self._poison()
+        self._fill(self._weights, seed)
+        if prepare is not None:
+            prepare()
+            self._poison_outputs()
+        self._fill(self._others, seed)
+
+    def _last_touches(self, request: Request) -> None:
+        """Wipe the chip; then evict L2 (cold) or leave the inputs as the last thing in it (warm)."""
+        self.code.wipe(self.stream, random.getrandbits(32))
+        api.cuCtxResetPersistingL2Cache()
+        if request.cold:
+            self.code.evict(self.stream, random.getrandbits(32))
+        else:
+            self._fill(self._others, request.seed)
+
+    def _measure(self, request: Request) -> Sample:
+        if request.repeat > 1:
+            api.cuStreamSynchronize(self.stream)
+        began = time.monotonic_ns()
+        api.cuEventRecord(self._start, self.stream)
+        for _ in range(request.repeat):
+            self.launch()
+        api.cuEventRecord(self._stop, self.stream)
+        api.cuEventSynchronize(self._stop)
+        ended = time.monotonic_ns()
+        return Sample(
+            seed=request.seed,
+            cold=request.cold,
+            repeat=request.repeat,
+            microseconds=1000 * float(api.cuEventElapsedTime(self._start, self._stop)),
+            wall_ns=ended - began,
+            began_ns=began,
+        )
+
+    def _poison(self) -> None:
+        for pointer, size in self.poisoned:
+            self._poison_range(pointer, size)
+
+    def _poison_outputs(self) -> None:
+        names = {o.tensor.name for o in self.operands if o.tensor.role is Role.INOUT}
+        for name, (pointer, size) in self.outputs.items():
+            if name not in names:
+                self._poison_range(pointer, size)
+
+    def _poison_range(self, pointer: int, size: int) -> None:
+        if size >= 2:
+            api.cuMemsetD16Async(pointer, POISON_16, size // 2, self.stream)
+        if size % 2:
+            api.cuMemsetD8Async(pointer + size - 1, POISON_16 & 0xFF, 1, self.stream)
+
+    def _fill(self, operands: Sequence[Operand], seed: int) -> None:
+        for o in operands:
+            shape = self.task.shape(o.tensor, self.workload)
+            values = self.task.distribution(o.tensor, self.workload)
+            parameters = fill_parameters(o.tensor, shape, values, o.number, seed)
+            self.code.fill(o.pointer, o.tensor.dtype, parameters, self.stream)
+
+    def _hashes(self) -> dict[str, int]:
+        self.code.clear_slots(self.stream)
+        for slot, o in enumerate(self._hashed):
+            self.code.hash(slot, o.pointer, o.size, self.stream)
+        values = self.code.slots(len(self._hashed), self.stream)
+        return {o.tensor.name: v for o, v in zip(self._hashed, values, strict=True)}
+
+    def _damaged(self) -> tuple[str, ...]:
+        names = list(self.canaries)
+        self.code.clear_slots(self.stream)
+        for slot, name in enumerate(names[:384]):
+            for pointer, size in self.canaries[name]:
+                if size:
+                    self.code.count_other(slot, pointer, size, POISON_16, self.stream)
+        counts = self.code.slots(min(len(names), 384), self.stream)
+        return tuple(n for n, count in zip(names, counts, strict=False) if count)
+
+    def close(self) -> None:
+        api.cuEventDestroy(self._start)
+        api.cuEventDestroy(self._stop)
