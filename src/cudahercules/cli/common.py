@@ -76,6 +76,10 @@ class Progress:
         self._closed = False
         self._lock = threading.Lock()
 
+    def about(self, subject: str) -> Callable[[str], None]:
+        """The same, with ``subject`` before each stage."""
+        return lambda stage: self(f"{subject}: {stage}")
+
     def __call__(self, stage: str) -> None:
         """Say that ``stage`` begins."""
         with self._lock:

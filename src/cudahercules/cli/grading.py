@@ -68,7 +68,7 @@ def grade(
                 seed,
                 roles=(WorkloadRole.SMOKE,) if smoke else None,
                 limit_s=limit,
-                notify=lambda stage, file=file, notify=notify: notify(f"{file.name}: {stage}"),
+                notify=notify.about(file.name),
             )
         _show(verdict, json)
         codes.append(exit_code(verdict))

@@ -37,7 +37,7 @@ def lint(names: Tasks = None, device: Device = "auto", json: Json = False) -> No
                 task,
                 device,
                 workers=WORKERS,
-                notify=lambda stage, task=task, notify=notify: notify(f"{task.id}: {stage}"),
+                notify=notify.about(task.id),
             )
         all_well &= report.ok
         if json:
@@ -51,7 +51,7 @@ def _print_lint(report: LintReport) -> None:
     from cudahercules.report.text import clean, console, table
 
     out = console()
-    rows = [
+    rows: list[list[Any]] = [
         [
             r.subject,
             r.sort,
@@ -133,11 +133,30 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     )
     if results:
         task = results[0].bundled.task
+        program = program_name()
         out.print("\nTry next:")
-        out.print(f"  hercules show {task.id}              what a model is asked, solve.h included")
-        out.print(f"  hercules grade {task.id} FILE.cu     a verdict on your own file")
-        out.print(f"  hercules plan {task.id} FILE.cu      what your file would run")
-        out.print("  hercules doctor                               what this machine can do")
+        for arguments, what in (
+            (f"show {task.id}", "what a model is asked, solve.h included"),
+            (f"grade {task.id} FILE.cu", "a verdict on your own file"),
+            (f"plan {task.id} FILE.cu", "what your file would run"),
+            ("doctor", "what this machine can do"),
+        ):
+            out.print(f"  {program} {arguments:<44}  {what}")
+
+
+def program_name() -> str:
+    """How this program is called from here: by name, by path, or as a module."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    if shutil.which("hercules"):
+        return "hercules"
+    script = Path(sys.executable).with_name("hercules")
+    if not script.is_file():
+        return "PYTHONPATH=src python3 -m cudahercules"
+    here = Path.cwd()
+    return str(script.relative_to(here) if script.is_relative_to(here) else script)
 
 
 def _reason(graded: Graded) -> str:

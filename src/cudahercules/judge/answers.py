@@ -13,7 +13,7 @@ from types import ModuleType
 
 import numpy as np
 
-from cudahercules.judge.cpu import reference_of
+from cudahercules.judge.operands import reference_of
 from cudahercules.task.inputs import poison
 from cudahercules.task.model import DType, Task, Tensor, Workload
 

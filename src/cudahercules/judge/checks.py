@@ -161,7 +161,8 @@ def _row_errors(tensor: Tensor, got: Any, reference: Any) -> _Rows:
     got, reference = _matrix(got), _matrix(reference)
     rows, columns = reference.shape
     like = {} if isinstance(reference, np.ndarray) else {"device": reference.device}
-    total = _Rows(columns, *(xp.zeros(rows, dtype=xp.float64, **like) for _ in range(3)), broken=0)
+    sums, differences, peaks = (xp.zeros(rows, dtype=xp.float64, **like) for _ in range(3))
+    total = _Rows(columns, sums, differences, peaks, broken=0)
     factor = 2.0 ** -_scale_exponent(tensor, reference, xp)
     limit = CHUNK if isinstance(reference, np.ndarray) else DEVICE_CHUNK
     for row, column in _tiles((rows, columns), limit):

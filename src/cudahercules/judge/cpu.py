@@ -22,19 +22,18 @@ from cudahercules.emulator.run import compile_modules, emulate
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.judge.checks import check_inputs_unchanged, check_output
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
+from cudahercules.judge.operands import from_bytes, reference_of, to_bytes
+from cudahercules.judge.protocol import CHECKED_ROLES, Case, kernel_reports, sample_seed
 from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.profile import DeviceProfile
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.task.inputs import generate, poison
 from cudahercules.task.load import family_module
-from cudahercules.task.model import DType, Role, Task, Tensor, Workload, WorkloadRole
+from cudahercules.task.model import Role, Task, Tensor, Workload, WorkloadRole
 
 LIMIT_S = 60.0
 """Wall seconds that one workload may be emulated; bundled naive kernels need under two."""
-
-ROLES = (WorkloadRole.SMOKE, WorkloadRole.CHECK)
 
 
 def judge_on_cpu(
@@ -43,7 +42,7 @@ def judge_on_cpu(
     profile: DeviceProfile,
     evidence: Evidence,
     *,
-    roles: Sequence[WorkloadRole] = ROLES,
+    roles: Sequence[WorkloadRole] = CHECKED_ROLES,
     limit_s: float = LIMIT_S,
 ) -> Verdict:
     """The verdict on an artifact; plans of the workloads that ran are put into ``evidence``.
@@ -51,8 +50,8 @@ def judge_on_cpu(
     ``roles`` restricts the workloads (bench sizes are never run here). ``limit_s`` bounds the
     emulation of one workload. Raises MachineError if this machine lacks something.
     """
-    workloads = case.task.workloads_of(*(role for role in ROLES if role in roles))
-    workloads = tuple(sorted(workloads, key=lambda w: ROLES.index(w.role)))
+    workloads = case.task.workloads_of(*(role for role in CHECKED_ROLES if role in roles))
+    workloads = tuple(sorted(workloads, key=lambda w: CHECKED_ROLES.index(w.role)))
     family = family_module(case.task)
     pool = ThreadPoolExecutor(max_workers=3, thread_name_prefix="judge")
     try:
@@ -213,49 +212,3 @@ class _Run:
                 return check
             checks.append(check)
         return tuple(checks)
-
-
-def to_bytes(array: np.ndarray) -> np.ndarray:
-    """The bytes of an operand in the order in which they lie in memory (column layout included)."""
-    return array.ravel(order="K").view(np.uint8)
-
-
-def from_bytes(task: Task, tensor: Tensor, workload: Workload, raw: np.ndarray) -> np.ndarray:
-    """The operand in storage dtype and logical shape over the bytes of its buffer."""
-    order: Any = "F" if tensor.layout == "column" else "C"
-    return raw.view(tensor.dtype.numpy).reshape(task.shape(tensor, workload), order=order)
-
-
-def widen(tensor: Tensor, array: np.ndarray) -> np.ndarray:
-    """Storage to what references compute in: float64, complex128 or exact integers."""
-    if tensor.dtype.is_complex:
-        return array.astype(np.complex128)
-    if tensor.dtype is DType.UINT64:
-        return array
-    return array.astype(np.int64 if tensor.dtype.is_integer else np.float64)
-
-
-def namespace() -> Any:
-    """NumPy itself, which follows the array-API standard from 2.1 on; its wrapper before that."""
-    if hasattr(np, "astype"):
-        return np
-    import array_api_compat.numpy
-
-    return array_api_compat.numpy
-
-
-def reference_of(
-    family: ModuleType, task: Task, workload: Workload, values: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """The reference's outputs for operands in storage dtype, by name (float64, complex128 or integer)."""
-    wide = {t.name: widen(t, values[t.name]) for t in task.inputs}
-    with np.errstate(all="ignore"):
-        return family.reference(wide, task.sizes(workload), scalars_of(task, workload), namespace())
-
-
-def scalars_of(task: Task, workload: Workload) -> dict[str, int | float]:
-    """The workload's scalars as the numbers that ``solve`` is called with."""
-    return {
-        s.name: int(workload.scalars[s.name]) if s.type.startswith("int") else float(workload.scalars[s.name])
-        for s in task.scalars
-    }

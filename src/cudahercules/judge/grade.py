@@ -15,9 +15,9 @@ from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
-from cudahercules.judge.cpu import LIMIT_S, ROLES, judge_on_cpu
+from cudahercules.judge.cpu import LIMIT_S, judge_on_cpu
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.protocol import Case, checked_seed, new_seed
+from cudahercules.judge.protocol import CHECKED_ROLES, Case, checked_seed, new_seed
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure.profiles import load_profile
 from cudahercules.task.load import load_task
@@ -103,7 +103,7 @@ def _judge(
         chosen = tuple(roles) if roles else tuple(WorkloadRole)
         return _gpu_module().judge_on_gpu(case, artifact, evidence, roles=chosen, limit_s=limit_s)
     profile = load_profile(architecture)
-    return judge_on_cpu(case, artifact, profile, evidence, roles=roles or ROLES, limit_s=limit_s)
+    return judge_on_cpu(case, artifact, profile, evidence, roles=roles or CHECKED_ROLES, limit_s=limit_s)
 
 
 def _build_failure(case: Case, failure: BuildFailure) -> Verdict:

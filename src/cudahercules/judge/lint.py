@@ -16,9 +16,9 @@ from cudahercules.errors import UsageError
 from cudahercules.judge.answers import CORRUPTIONS, Answer, store
 from cudahercules.judge.bundled import Graded, bundled, grade_bundled
 from cudahercules.judge.checks import check_output
-from cudahercules.judge.cpu import ROLES, reference_of
 from cudahercules.judge.grade import choose_device
-from cudahercules.judge.protocol import new_seed, sample_seed
+from cudahercules.judge.operands import reference_of
+from cudahercules.judge.protocol import CHECKED_ROLES, new_seed, sample_seed
 from cudahercules.judge.verdict import OutputCheck
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import family_module
@@ -146,7 +146,7 @@ def _answer_rows(task: Task, seed: str) -> list[LintRow]:
 def _answers(task: Task, seed: str) -> Iterator[Answer]:
     """The reference's answers to the smoke and check workloads, one output at a time."""
     family = family_module(task)
-    for workload in task.workloads_of(*ROLES):
+    for workload in task.workloads_of(*CHECKED_ROLES):
         values = _values(task, workload, seed)
         reference = reference_of(family, task, workload, values)
         for tensor in task.outputs:

@@ -17,8 +17,10 @@ from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
 from cudahercules.errors import UsageError
 from cudahercules.judge import verdict as v
 from cudahercules.record.plan import LaunchPlan
-from cudahercules.task.model import Task
+from cudahercules.task.model import Task, WorkloadRole
 
+CHECKED_ROLES = (WorkloadRole.SMOKE, WorkloadRole.CHECK)
+"""Workloads that are checked before anything is timed, in this order; the CPU judge runs no others."""
 SEED_BITS = 64
 CPU_DEVICE = "cpu emulator"
 

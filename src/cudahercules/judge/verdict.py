@@ -14,7 +14,7 @@ from cudahercules.build.artifact import CompilerMessage, KernelInfo
 from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
 from cudahercules.task.model import Model
 
-VERDICT_VERSION = 1
+VERDICT_VERSION: Literal[1] = 1
 
 
 class Seconds(Model):
@@ -48,7 +48,7 @@ class KernelReport(KernelInfo):
     count of SASS instructions by class (see docs/verdicts.md)."""
 
     launches: int
-    instruction_mix: dict[str, int] = {}
+    instruction_mix: dict[str, int] = Field(default_factory=dict)
 
 
 class OutputCheck(Model):
@@ -126,7 +126,7 @@ class TimedWorkload(Model):
     expert_samples_us: tuple[float, ...] = ()
     sm_clock_mhz: tuple[int, ...] = ()
     power_w: tuple[float, ...] = ()
-    throttle_ns: dict[str, int] = {}
+    throttle_ns: dict[str, int] = Field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
 

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Make a Python environment for this checkout and print the command that runs Python in it.
+#
+#   scripts/environment.sh demo|test|check
+#
+# Creates .venv and installs the package there. Where that cannot work (no network) but an interpreter
+# at hand already has what is needed, that one is used with PYTHONPATH=src instead.
+# HERCULES_PYTHON=/path/to/python skips all of this.
+set -u
+cd "$(dirname "$0")/.." || exit 3
+purpose=${1:-demo}
+log=.venv-install.log
+
+say() { echo "environment: $*" >&2; }
+
+if [ -n "${HERCULES_PYTHON:-}" ]; then
+  echo "env PYTHONPATH=src $HERCULES_PYTHON"
+  exit 0
+fi
+
+# --- what to install -------------------------------------------------------------------------------
+extras=sass
+[ "$purpose" = demo ] || extras=dev,sass
+command -v nvcc >/dev/null 2>&1 || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ] || extras=$extras,toolchain
+[ "$purpose" = check ] || [ ! -e /dev/nvidiactl ] || extras=$extras,gpu
+
+# Imports that must succeed before another interpreter may stand in.
+needed="array_api_compat, elftools, ml_dtypes, numpy, pydantic, rich, typer, yaml"
+[ "$purpose" = test ] && needed="$needed, hypothesis, pytest"
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+ready() { PYTHONPATH=src "$1" -c "import cudahercules, $needed" >/dev/null 2>&1; }
+
+# --- an environment of an earlier run --------------------------------------------------------------
+stamp=.venv/.installed-$extras
+if [ -x .venv/bin/python ] && [ -e "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ]; then
+  echo .venv/bin/python
+  exit 0
+fi
+
+# --- a new one -------------------------------------------------------------------------------------
+python=
+for candidate in python3.12 python3.11 python3.13 python3.14 python3; do
+  if command -v $candidate >/dev/null 2>&1 && new_enough $candidate; then
+    python=$candidate
+    break
+  fi
+done
+if [ -z "$python" ]; then
+  say "no Python 3.11 or newer on PATH; install one (Debian, Ubuntu: apt-get install python3 python3-venv)"
+  exit 3
+fi
+
+# A torch that is already there is reused: it is by far the largest thing to install.
+shared=
+case $extras in *gpu*) "$python" -c 'import torch' >/dev/null 2>&1 && shared=--system-site-packages ;; esac
+say "installing [$extras] into .venv with $python (log: $log)"
+if { [ -x .venv/bin/python ] || "$python" -m venv $shared .venv; } >"$log" 2>&1 &&
+  .venv/bin/python -m pip install --disable-pip-version-check --retries 2 -e ".[$extras]" >>"$log" 2>&1; then
+  touch "$stamp"
+  echo .venv/bin/python
+  exit 0
+fi
+
+# --- or what is there already ----------------------------------------------------------------------
+for candidate in .venv/bin/python python3.12 python3.11 python3.13 python3.14 python3; do
+  if command -v $candidate >/dev/null 2>&1 && new_enough $candidate && ready $candidate; then
+    say "installing did not work (see $log); using $candidate, which has all that is needed"
+    echo "env PYTHONPATH=src $candidate"
+    exit 0
+  fi
+done
+say "installing did not work and no Python here has what is needed. The last lines of $log:"
+tail -n 5 "$log" >&2
+exit 3
