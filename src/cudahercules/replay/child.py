@@ -138,12 +138,9 @@ def main(arguments: list[str]) -> int:
             keeper = Keeper(device)
             side = make_side(name, context, keeper)
         except (DriverError, HerculesError) as error:
-            message = failure(error)
-            channel.send(
-                message if message.why != "device" else message.model_copy(update={"why": "machine"})
-            )
+            channel.send(failure(error).model_copy(update={"why": "machine"}))
             return 1
-        channel.send(Alive(device=context.name, pid=os.getpid()))
+        channel.send(Alive(device=context.name, capability=context.compute_capability, pid=os.getpid()))
         serve(channel, context, side, keeper)
     except (Closed, ValidationError) as error:
         print(f"the judge went away or spoke nonsense: {error}", file=sys.stderr)

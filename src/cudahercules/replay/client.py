@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 from pydantic import ValidationError
 
 from cudahercules.build.artifact import Artifact
-from cudahercules.build.toolchain import find_toolchain
+from cudahercules.build.toolchain import find_toolchain, resolve_architecture
 from cudahercules.emulator.outcome import Fault
 from cudahercules.process import kill_group
 from cudahercules.record.plan import LaunchPlan
@@ -57,7 +57,7 @@ from cudahercules.replay.messages import (
     Samples,
     Stepped,
 )
-from cudahercules.task.model import Model, Task, Workload
+from cudahercules.task.model import Model, Target, Task, Workload
 
 ENDING_S = 5.0
 """Seconds that a process gets to end by itself before it is killed."""
@@ -75,7 +75,7 @@ class GpuProcess:
     def __init__(self, side: Name, device: int):
         self.side, self.device = side, device
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.log: IO[bytes] = tempfile.TemporaryFile()
+        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
         source = str(Path(__file__).parents[2])
         environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
         environment["PYTHONPATH"] = os.pathsep.join(
@@ -108,13 +108,14 @@ class GpuProcess:
         self.alive: Alive | None = None
         self.dead = False
 
-    def await_alive(self, deadline: float) -> None:
+    def await_alive(self, deadline: float) -> Alive:
         """Wait for the context, once."""
         if self.alive is None:
             answer = self.answer(deadline, START_S, "make a context")
             if not isinstance(answer, Alive):
                 raise self._confused(answer)
             self.alive = answer
+        return self.alive
 
     def ask(self, order: Model, limit_s: float, doing: str) -> Any:
         """Send ``order`` and return the answer to it, a failure as the exception that it means."""
@@ -183,9 +184,7 @@ class GpuProcess:
 
     def _confused(self, answer: object) -> ContestantLost:
         self.kill()
-        return ContestantLost(
-            f"the {self.side}'s process gave an answer that makes no sense: {answer!r:.300}"
-        )
+        return ContestantLost(f"the {self.side}'s process answered what makes no sense: {answer!r:.300}")
 
     def _log_tail(self) -> str:
         with contextlib.suppress(ValueError):  # closed already
@@ -293,15 +292,15 @@ def _process_of(given: object | None, side: Name, device: int) -> GpuProcess:
 
 def _kernels(process: GpuProcess, deadline: float) -> str:
     """The cubin of our own kernels for the process's device."""
-    from cudahercules.replay.device import architecture_of
-
-    process.await_alive(deadline)
-    return str(device_code(architecture_of(process.device), find_toolchain().nvcc))
+    capability = process.await_alive(deadline).capability
+    architecture = resolve_architecture(Target.GENERAL, capability)
+    return str(device_code(architecture, find_toolchain().nvcc))
 
 
 def _start(
-    process: GpuProcess, order: Load, task: Task, workload: Workload, start_s: float, sample_s: float
-) -> Any:
+    process: GpuProcess, order: Load, task: Task, workload: Workload, limits: tuple[float, float]
+) -> RunningContestant:
+    start_s, sample_s = limits
     answer = process.ask(order, start_s, "get ready")
     if not isinstance(answer, Loaded):
         raise process._confused(answer)
@@ -328,7 +327,7 @@ def start_replay(
             plan=plan.canonical_json(),
             artifact=artifact.model_dump_json(),
         )
-        return _start(child, order, task, workload, start_s, sample_s)
+        return _start(child, order, task, workload, (start_s, sample_s))
     except AnswersDiffer:
         if process is None:
             child.close()
@@ -356,7 +355,7 @@ def start_expert(
             kernels=_kernels(child, time.monotonic() + start_s),
             expert=expert,
         )
-        return _start(child, order, task, workload, start_s, sample_s)
+        return _start(child, order, task, workload, (start_s, sample_s))
     except BaseException:
         child.kill()
         raise

@@ -103,6 +103,10 @@ class Context:
         """The value of CUdevice_attribute ``number`` (equal to cudaDeviceAttr of that number)."""
         return int(api.cuDeviceGetAttribute(api.CUdevice_attribute(number), self.device))
 
+    @property
+    def compute_capability(self) -> tuple[int, int]:
+        return self.attribute(75), self.attribute(76)
+
     def close(self) -> None:
         api.cuDevicePrimaryCtxRelease(self.device)
 

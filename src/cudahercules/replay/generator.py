@@ -141,9 +141,9 @@ def device_code(architecture: str, nvcc: Path) -> Path:
 
     def make(directory: Path) -> None:
         target = directory / "device_code.cubin"
-        command = [nvcc, f"-arch=sm_{architecture}", "-std=c++17", "-O3", "-cubin", "-I", TABLE.parent]
+        options = [f"-arch=sm_{architecture}", "-std=c++17", "-O3", "-cubin", "-I", str(TABLE.parent)]
         done = run_limited(
-            [*command, "-o", target, SOURCES[0]],
+            [str(nvcc), *options, "-o", str(target), str(SOURCES[0])],
             Limits(wall_s=120),
             env={"PATH": f"{nvcc.parent}:/usr/bin:/bin", "TMPDIR": str(directory)},
         )
@@ -232,8 +232,8 @@ class DeviceCode:
         for buffer in (self._read, self._written):
             arguments = (ctypes.c_uint64(buffer), words, ctypes.c_uint32(pattern & 0xFFFFFFFF))
             self._launch("evict_write", stream, blocks, 256, *arguments)
-        arguments = (ctypes.c_uint64(self._read), words, ctypes.c_uint64(self._counters))
-        self._launch("evict_read", stream, blocks, 256, *arguments)
+        sink = ctypes.c_uint64(self._counters)
+        self._launch("evict_read", stream, blocks, 256, ctypes.c_uint64(self._read), words, sink)
 
     def wipe(self, stream: Any, pattern: int) -> None:
         """Overwrite shared memory, registers and local memory of the whole device."""

@@ -46,7 +46,8 @@ def variable_sections(cubin: Path) -> tuple[Section, ...]:
     with cubin.open("rb") as file:
         try:
             elf = ELFFile(file)
-            symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
+            table: Any = elf.get_section_by_name(".symtab")
+            symbols = list(table.iter_symbols())
             found = []
             for index, section in enumerate(elf.iter_sections()):
                 if not section.name.startswith(STATEFUL) or not section["sh_size"]:

@@ -77,6 +77,7 @@ class Alive(Model):
 
     said: Literal["alive"] = "alive"
     device: str
+    capability: tuple[int, int]
     pid: int
 
 
