@@ -27,6 +27,7 @@ from cudahercules.replay.messages import (
     Closed,
     Done,
     End,
+    ExpertFailed,
     Failed,
     Hand,
     Load,
@@ -36,10 +37,6 @@ from cudahercules.replay.messages import (
     Samples,
 )
 from cudahercules.replay.sampler import Sampler
-
-
-class ExpertFailed(Exception):
-    """The expert's Python code raised."""
 
 
 class Side(Protocol):

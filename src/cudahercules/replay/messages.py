@@ -144,6 +144,10 @@ ANSWER: TypeAdapter[Any] = TypeAdapter(Answer)
 # --- transport -----------------------------------------------------------------------------------
 
 
+class ExpertFailed(Exception):
+    """In an expert's process: its Python code raised, or returned what cannot be used."""
+
+
 class Closed(Exception):
     """The other side has gone."""
 
