@@ -55,6 +55,7 @@ class Candidate(Model):
 
 def from_text(name: str, files: dict[str, str]) -> Candidate:
     """A candidate from text in memory; checks names and sizes like :func:`load_candidate`."""
+    files = {file: text for file, text in files.items() if file != GENERATED_HEADER}
     for file in files:
         _check_name(file)
     total = sum(len(text.encode()) for text in files.values())

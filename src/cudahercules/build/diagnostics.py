@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal
 
 from cudahercules.build.artifact import SOURCE_PREFIX, CompilerMessage
 
@@ -34,6 +35,20 @@ _PTXAS_AT = re.compile(
 )
 _PTXAS = re.compile(r"^ptxas (?P<severity>error|fatal)\s*: (?P<text>.*)$")
 _LD = re.compile(r"multiple definition of `(?P<name>[^']+)'")
+
+
+class Refused(Exception):
+    """A candidate that cannot be built; the fields become those of BuildFailure."""
+
+    def __init__(
+        self,
+        kind: Literal["error", "timeout", "contract"],
+        message: str,
+        messages: tuple[CompilerMessage, ...] = (),
+    ):
+        super().__init__(message)
+        self.kind, self.message, self.messages = kind, message, messages
+
 
 _HINTS = (
     (

@@ -13,14 +13,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-from elftools.elf.gnuversions import GNUVerSymSection
-from elftools.elf.sections import SymbolTableSection
+from typing import TYPE_CHECKING, Any
 
 from cudahercules.build.artifact import KernelInfo, SymbolInfo
+
+if TYPE_CHECKING:  # pyelftools is imported when a cubin is read: a cached build never needs it
+    from elftools.elf.elffile import ELFFile
 
 _PAYLOAD = 4  # format: the 16 bits are the size of what follows
 
@@ -72,6 +70,9 @@ def read_cubin(path: Path, report: str) -> tuple[tuple[KernelInfo, ...], tuple[S
     ``report`` is what ``ptxas -v`` printed for it: spills and static shared memory stand only
     there (the ELF section adds the KB that the system reserves on sm_90 and later).
     """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
     try:
         with path.open("rb") as file:
             elf = ELFFile(file)
@@ -81,6 +82,8 @@ def read_cubin(path: Path, report: str) -> tuple[tuple[KernelInfo, ...], tuple[S
 
 
 def _symbol_list(elf: ELFFile) -> list[Any]:
+    from elftools.elf.sections import SymbolTableSection
+
     table = elf.get_section_by_name(".symtab")
     return list(table.iter_symbols()) if isinstance(table, SymbolTableSection) else []
 
@@ -231,6 +234,10 @@ def read_host_object(path: Path) -> HostSymbols:
     A name that the linker found in libc, libm, libstdc++ or libgcc carries that library's symbol
     version; one without a version was found nowhere.
     """
+    from elftools.elf.elffile import ELFFile
+    from elftools.elf.gnuversions import GNUVerSymSection
+    from elftools.elf.sections import SymbolTableSection
+
     with path.open("rb") as file:
         elf = ELFFile(file)
         table = elf.get_section_by_name(".dynsym")

@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
+from cudahercules.build.diagnostics import Refused
 from cudahercules.build.elf import read_host_object
 
 _SYMBOLS = Path(__file__).parent.parent / "record/runtime/symbols.txt"
@@ -31,33 +31,25 @@ def exported_names() -> frozenset[str]:
     return frozenset(line for line in lines if line and line[0] not in "#[")
 
 
-class HostObjectRefused(Exception):
-    """``kind`` is ``error`` or ``contract`` as in BuildFailure."""
-
-    def __init__(self, kind: Literal["error", "contract"], message: str):
-        super().__init__(message)
-        self.kind, self.message = kind, message
-
-
 def check_host_object(path: Path, header: str) -> bool:
-    """Whether the object defines ``prepare``; raises HostObjectRefused if it cannot be used."""
+    """Whether the object defines ``prepare``; raises Refused if it cannot be used."""
     symbols = read_host_object(path)
     missing = [n for n in symbols.unresolved if n not in exported_names()]
     libraries = [n for n in missing if _CUDA_LIBRARY.match(n)]
     if libraries:
-        raise HostObjectRefused(
+        raise Refused(
             "contract",
             f"{_listed(libraries)}: no CUDA library is linked; solve may use the CUDA runtime only",
         )
     calls = [n for n in missing if _CUDA_RUNTIME.match(n)]
     if calls:
-        raise HostObjectRefused("contract", f"unsupported runtime call {_listed(calls)}")
+        raise Refused("contract", f"unsupported runtime call {_listed(calls)}")
     if missing:
-        raise HostObjectRefused(
+        raise Refused(
             "error", f"undefined symbol {_listed(demangle(missing))}: declared and used, never defined"
         )
     if "solve" not in symbols.defined:
-        raise HostObjectRefused("error", _no_solve(symbols.defined, header))
+        raise Refused("error", _no_solve(symbols.defined, header))
     return "prepare" in symbols.defined and declaration(header, "prepare") is not None
 
 
