@@ -7,14 +7,20 @@
 
 namespace ptx {
 
-// Subnormals: .ftz flushes inputs and outputs; without it sin and cos flush nothing, ex2 and lg2 take subnormals as they are.
+// The hardware takes the angle in turns: x times 1/(2 pi), rounded to fp32, then a table over one turn. Far from zero that
+// product's rounding is the error (0.005 at 57344), and it is the same here.
+PTX_INLINE double in_turns(float x) {
+    const double turns = double(x * 0.15915494309189535f);
+    return (turns - __builtin_nearbyint(turns)) * 6.283185307179586;
+}
 template <bool ftz>
 PTX_INLINE float sin_approx(float x) {  // absolute error 2^-20.5 in [-pi, pi]
-    return canonical(flush_if<ftz>(__builtin_sinf(flush_if<ftz>(x))));
+    x = flush_if<ftz>(x);
+    return canonical(x == 0 ? x : flush_if<ftz>(float(__builtin_sin(in_turns(x)))));
 }
 template <bool ftz>
 PTX_INLINE float cos_approx(float x) {  // absolute error 2^-20.5 in [-pi, pi]
-    return canonical(flush_if<ftz>(__builtin_cosf(flush_if<ftz>(x))));
+    return canonical(flush_if<ftz>(float(__builtin_cos(in_turns(flush_if<ftz>(x))))));
 }
 template <bool ftz>
 PTX_INLINE float lg2_approx(float x) {  // absolute error 2^-22 for arguments in [0.5, 2], relative 2^-22 elsewhere
@@ -56,15 +62,18 @@ PTX_INLINE float div_full(float a, float b) {  // 2 ulp over the full range
 // fp64: only the upper word of the argument is used and of the result is set; 20 bits. ptxas refines it by Newton steps.
 PTX_INLINE double upper_word(double x) { return bits<double>(bits<u64>(x) & 0xffffffff00000000ull); }
 PTX_INLINE double flush_f64(double x) { return magnitude(x) < 0x1p-1022 ? fcopysign(x, 0.0) : x; }
+PTX_INLINE double nan_upper() { return bits<double>(0x7fffffff00000000ull); }
 PTX_INLINE double rcp_approx_ftz(double x) {
-    return upper_word(flush_f64(canonical(1.0 / flush_f64(upper_word(x)))));
+    if (is_nan(x)) return nan_upper();
+    return upper_word(flush_f64(1.0 / flush_f64(upper_word(x))));
 }
 PTX_INLINE double rsqrt_approx_ftz(double x) {
     const double flushed = flush_f64(upper_word(x));
-    return upper_word(flushed == 0 ? 1.0 / flushed : canonical(1.0 / root(flushed)));
+    if (is_nan(x) || flushed < 0) return nan_upper();
+    return upper_word(flushed == 0 ? 1.0 / flushed : 1.0 / root(flushed));
 }
 PTX_INLINE double rsqrt_approx(double x) {  // relative error 2^-20 promised; code generated from rsqrt() wants 2 ulp
-    return x == 0 ? 1.0 / x : canonical(1.0 / root(x));
+    return x == 0 ? 1.0 / x : 1.0 / root(x);
 }
 
 template <class H, bool ftz>

@@ -41,7 +41,7 @@ PTX_INLINE To bits(From value) {
 enum class Round { rn, rz, rm, rp, rna };  // nearest even, toward 0, toward -inf, toward +inf, nearest with ties away from 0
 
 constexpr u32 NAN_F32 = 0x7fffffffu;
-constexpr u64 NAN_F64 = 0xfff8000000000000ull;  // what the double units return for an invalid operation
+constexpr u64 NAN_F64 = 0xfff8000000000000ull;  // what an invalid fp64 operation gives, on the GPU and on x86
 constexpr u16 NAN_F16 = 0x7fff;
 constexpr u16 NAN_BF16 = 0x7fff;
 
@@ -51,15 +51,14 @@ PTX_INLINE float nan_f32() { return bits<float>(NAN_F32); }
 PTX_INLINE double nan_f64() { return bits<double>(NAN_F64); }
 
 PTX_INLINE float canonical(float x) { return is_nan(x) ? nan_f32() : x; }
-PTX_INLINE double canonical(double x) { return is_nan(x) ? nan_f64() : x; }
+PTX_INLINE double canonical(double x) { return x; }  // fp64 units keep a NaN's payload and make it quiet, as the host does
 
 #if PTX_CANONICAL_NAN
 PTX_INLINE float hot(float x) { return canonical(x); }
-PTX_INLINE double hot(double x) { return canonical(x); }
 #else
 PTX_INLINE float hot(float x) { return x; }
-PTX_INLINE double hot(double x) { return x; }
 #endif
+PTX_INLINE double hot(double x) { return x; }
 
 // .ftz: a subnormal becomes a zero of the same sign.
 PTX_INLINE float flush(float x) {

@@ -77,10 +77,10 @@ PTX_INLINE u16 int_to_half(T x, const Format format) {
 
 // ---- float to float ------------------------------------------------------------------------------------------------------
 
+// A NaN keeps its sign and the upper bits of its payload, as it does on the host.
 template <Round R, bool ftz>
 PTX_INLINE float f64_to_f32(double x) {
-    if (is_nan(x)) return nan_f32();
-    return flush_if<ftz>(R == Round::rn ? float(x) : bits<float>(encode<R, false>(x, F32)));
+    return flush_if<ftz>(R == Round::rn || is_nan(x) ? float(x) : bits<float>(encode<R, false>(x, F32)));
 }
 template <bool ftz>
 PTX_INLINE double f32_to_f64(float x) {
@@ -93,7 +93,7 @@ PTX_INLINE F float_to_integral(F x) {
 }
 template <bool ftz, bool sat, class F>
 PTX_INLINE F float_same(F x) {
-    return saturate_if<sat>(flush_if<ftz>(x));
+    return saturate_if<sat>(ftz ? canonical(flush_if<ftz>(x)) : x);
 }
 template <bool ftz>
 PTX_INLINE float f16_to_f32(u16 x) {
@@ -101,7 +101,7 @@ PTX_INLINE float f16_to_f32(u16 x) {
 }
 template <bool ftz>
 PTX_INLINE float bf16_to_f32(u16 x) {
-    return flush_if<ftz>(Brain::widen(x));
+    return ftz ? canonical(flush(Brain::widen(x))) : Brain::widen(x);
 }
 
 // To f16 or bf16 from a double that holds the value exactly.
@@ -120,6 +120,17 @@ PTX_INLINE u16 f32_to_bf16(float x) {
     if (R != Round::rn || satfinite) return to_half<R, satfinite, relu>(double(x), BF16);
     return Brain::narrow(relu && x <= 0 ? 0.0f : x);
 }
+// From .f64 a NaN keeps its sign and the upper bits of its payload.
+template <Round R>
+PTX_INLINE u16 f64_to_half(double x, const Format format) {
+    if (!is_nan(x)) return to_half<R>(x, format);
+    const u16 quiet = u16(format.largest + 1) | u16(1 << (format.mantissa_bits - 1));
+    return u16(quiet | (bits<u64>(x) & 0xfffffffffffffull) >> (52 - format.mantissa_bits) | (bits<u64>(x) >> 63) << 15);
+}
+template <class H, bool sat>
+PTX_INLINE u16 canonical_half(u16 x) {
+    return is_nan_half<H>(x) ? (sat ? u16(0) : NAN_F16) : limit_half<H, sat ? Limit::sat : Limit::none>(x);
+}
 template <class H, bool sat>
 PTX_INLINE u16 saturate_half(u16 x) {
     return sat ? limit_half<H, Limit::sat>(x) : x;
@@ -129,10 +140,10 @@ PTX_INLINE u16 half_to_integral(u16 x) {
     return H::narrow(integral<R>(H::widen(x)));
 }
 
-// tf32 lives in a 32-bit register with its 13 last bits zero.
+// tf32 lives in a 32-bit register with its 13 last bits zero. A NaN: .rna only clears these bits, the others give 0x7fffe000.
 template <Round R, bool satfinite, bool relu>
 PTX_INLINE u32 f32_to_tf32(float x) {
-    if (is_nan(x)) return NAN_F32;
+    if (R == Round::rna && !satfinite && is_nan(x)) return bits<u32>(x) & 0xffffe000u;
     if (relu && x <= 0) return 0;
     return encode<R, satfinite>(double(x), TF32) << 13;
 }

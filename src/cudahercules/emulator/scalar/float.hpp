@@ -179,11 +179,11 @@ PTX_INLINE double canonical_of(double) { return nan_f64(); }
 
 template <bool ftz, class F>
 PTX_INLINE F fneg(F a) {
-    return flush_if<ftz>(sign_flip(a));
+    return hot(flush_if<ftz>(sign_flip(a)));
 }
 template <bool ftz, class F>
 PTX_INLINE F fabs_(F a) {
-    return flush_if<ftz>(magnitude(a));
+    return hot(flush_if<ftz>(magnitude(a)));
 }
 // The sign of a on the magnitude of b.
 template <class F>
@@ -271,7 +271,7 @@ PTX_INLINE bool testp(F a) {
         case Test::infinite: return !finite && !is_nan(a);
         case Test::number: return !is_nan(a);
         case Test::notanumber: return is_nan(a);
-        case Test::normal: return finite && m >= least_normal;
+        case Test::normal: return finite && (m >= least_normal || m == 0);  // zero counts as normal
         case Test::subnormal: return m < least_normal && m > 0;
     }
     return false;

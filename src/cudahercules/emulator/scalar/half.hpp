@@ -80,11 +80,11 @@ PTX_INLINE u16 hfma(u16 a, u16 b, u16 c) {
 }
 template <class H, bool ftz>
 PTX_INLINE u16 hneg(u16 a) {
-    return flush_half<H, ftz>(u16(a ^ 0x8000));
+    return is_nan_half<H>(a) ? NAN_F16 : flush_half<H, ftz>(u16(a ^ 0x8000));
 }
 template <class H, bool ftz>
 PTX_INLINE u16 habs(u16 a) {
-    return flush_half<H, ftz>(u16(a & 0x7fff));
+    return is_nan_half<H>(a) ? NAN_F16 : flush_half<H, ftz>(u16(a & 0x7fff));
 }
 // Sign-magnitude order of finite values and infinities: -0 below +0.
 PTX_INLINE s32 half_order(u16 x) { return x & 0x8000 ? -s32(x & 0x7fff) - 1 : s32(x); }

@@ -92,7 +92,7 @@ PTX_INLINE T mad24_hi(T a, T b, T c) {
 }
 PTX_INLINE s32 mad24_hi_sat(s32 a, s32 b, s32 c) { return clamp_s32(s64(mul24_hi(a, b)) + c); }
 
-// Division by zero gives a machine-specific value in PTX and must not trap here: all ones, and for the remainder the dividend.
+// Division by zero gives a machine-specific value in PTX and must not trap here: all ones, as an H200 gives.
 template <class T>
 PTX_INLINE T div_int(T a, T b) {
     if (b == 0) return T(~T(0));
@@ -101,7 +101,7 @@ PTX_INLINE T div_int(T a, T b) {
 }
 template <class T>
 PTX_INLINE T rem_int(T a, T b) {
-    if (b == 0) return a;
+    if (b == 0) return T(~T(0));
     if (Int<T>::is_signed && b == T(-1)) return 0;
     return T(a % b);
 }
@@ -235,24 +235,27 @@ PTX_INLINE U low_ones(u32 count) {
     return count >= u32(Int<U>::bits) ? U(~U(0)) : U((U(1) << count) - 1);
 }
 
+// The 32-bit forms use the low byte of position and length. PTX says so for 64 bits too, but there (a sequence of other
+// instructions on real GPUs) an H200 uses all 32 bits.
 template <class T>
 PTX_INLINE T bfe(T a, u32 position, u32 length) {
     typedef typename Int<T>::U U;
     const u32 width = Int<T>::bits;
-    position &= 0xff;
-    length &= 0xff;
+    if (width == 32) position &= 0xff, length &= 0xff;
     const U mask = low_ones<U>(length);
     const U field = shr<U>(U(a), position) & mask;
     if (!Int<T>::is_signed || length == 0) return T(field);
-    const u32 top = position + length - 1 < width - 1 ? position + length - 1 : width - 1;
+    const u64 end = u64(position) + length;
+    const u32 top = end < width ? u32(end) - 1 : width - 1;
     if (!(U(a) >> top & 1)) return T(field);
     const u32 taken = top < position ? 0 : top - position + 1;  // bits of the field that exist; the rest is sign
     return T(field | U(~low_ones<U>(taken)));
 }
 template <class U>
 PTX_INLINE U bfi(U field, U base, u32 position, u32 length) {
-    const U mask = shl<U>(low_ones<U>(length & 0xff), position & 0xff);
-    return U((base & U(~mask)) | (shl<U>(field, position & 0xff) & mask));
+    if (Int<U>::bits == 32) position &= 0xff, length &= 0xff;
+    const U mask = shl<U>(low_ones<U>(length), position);
+    return U((base & U(~mask)) | (shl<U>(field, position) & mask));
 }
 
 PTX_INLINE u32 clz(u32 a) { return a ? u32(__builtin_clz(a)) : 32; }

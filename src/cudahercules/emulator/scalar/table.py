@@ -28,13 +28,15 @@ def _enum(name: str, text: str, default: str = "") -> Choice:
     )
 
 
-_INTEGER_COMPARE = {
+_UNSIGNED_COMPARE = {
     **{word: word for word in ("eq", "ne", "lt", "le", "gt", "ge")},
     "lo": "lt",
     "ls": "le",
     "hi": "gt",
     "hs": "ge",
 }
+
+_INTEGER_FLAGS = {"u16": "0xffff", "s16": "-1", "u32": "0xffffffffu", "s32": "-1"}
 
 CHOICES = {
     # types
@@ -49,10 +51,11 @@ CHOICES = {
     "logic": _types("b16 b32 b64 pred"),
     "shifted": _types("b16 b32 b64 u16 u32 u64 s16 s32 s64"),
     "any": _types("b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"),
-    "ordered": _types("b16 b32 b64 u16 u32 u64 s16 s32 s64"),
+    "unsigned": _types("u16 u32 u64"),
     "float": _types("f32 f64"),
     "to": _types("u8 u16 u32 u64 s8 s16 s32 s64"),
     "from": _types("u8 u16 u32 u64 s8 s16 s32 s64"),
+    "to16": _types("u16 u32 u64 s16 s32 s64"),
     "half": Choice({"f16": "ptx::Half", "bf16": "ptx::Brain"}),
     "half2": Choice({"f16x2": "ptx::Half", "bf16x2": "ptx::Brain"}),
     "fp8": Choice({"e4m3x2": "ptx::E4M3", "e5m2x2": "ptx::E5M2"}),
@@ -61,15 +64,16 @@ CHOICES = {
     "b_sign": Choice({"u32": "false", "s32": "true"}),
     "d_sign": Choice({"u32": "false", "s32": "true"}),
     "flag": Choice({"u32": "0xffffffffu", "s32": "-1", "f32": "1.0f"}),
-    "flag16": Choice(
-        {"u16": "0xffff", "s16": "-1", "u32": "0xffffffffu", "s32": "-1", "f16": "0x3c00", "bf16": "0x3f80"}
-    ),
+    "flag_f16": Choice({**_INTEGER_FLAGS, "f16": "0x3c00"}),
+    "flag_bf16": Choice({**_INTEGER_FLAGS, "bf16": "0x3f80"}),
     # modifiers
     "rnd": _enum("Round", "rn rz rm rp", "rn"),
     "rn_rz": _enum("Round", "rn rz"),
     "rz_rp": _enum("Round", "rz rp"),
     "irnd": Choice({f"{mode}i": f"ptx::Round::{mode}" for mode in ("rn", "rz", "rm", "rp")}),
-    "icmp": Choice({ptx: f"ptx::Compare::{c}" for ptx, c in _INTEGER_COMPARE.items()}),
+    "eqcmp": _enum("Compare", "eq ne"),
+    "scmp": _enum("Compare", "eq ne lt le gt ge"),
+    "ucmp": Choice({ptx: f"ptx::Compare::{c}" for ptx, c in _UNSIGNED_COMPARE.items()}),
     "fcmp": _enum("Compare", "eq ne lt le gt ge equ neu ltu leu gtu geu num nan"),
     "bool": Choice({"and": "&", "or": "|", "xor": "^"}),
     "mode": Choice({"clamp": "true", "wrap": "false"}),
@@ -85,15 +89,30 @@ def _row(pattern: str, operands: str, expression: str, second: str = "") -> Row:
     return Row(pattern, operands, expression, second, CHOICES)
 
 
-def _compared(pattern: str, operands: str, test: str) -> tuple[Row, Row]:
+def _compared(pattern: str, operands: str, test: str, *, pair: bool = True) -> tuple[Row, Row]:
     """setp and its form that combines the comparison with a third predicate."""
+    destination = "p|q:pred" if pair else "p:pred"
     return (
-        _row(f"setp.{pattern}", f"p|q:pred {operands}", test, f"!{test}"),
+        _row(f"setp.{pattern}", f"{destination} {operands}", test, f"!{test}" if pair else ""),
         _row(
             f"setp.{pattern.replace('cmp', 'cmp.bool', 1)}",
-            f"p|q:pred {operands} c:pred",
+            f"{destination} {operands} c:pred",
             f"bool({test} $bool $c)",
-            f"bool(!{test} $bool $c)",
+            f"bool(!{test} $bool $c)" if pair else "",
+        ),
+    )
+
+
+def _compared_x2(pattern: str, function: str) -> tuple[Row, Row]:
+    """setp of two halves: p tests the lower, q the upper."""
+    low, high = (f"{function}({half}($a), {half}($b))" for half in ("low16", "high16"))
+    return (
+        _row(f"setp.{pattern}", "p|q:pred a b", low, high),
+        _row(
+            f"setp.{pattern.replace('cmp', 'cmp.bool', 1)}",
+            "p|q:pred a b c:pred",
+            f"bool({low} $bool $c)",
+            f"bool({high} $bool $c)",
         ),
     )
 
@@ -215,27 +234,24 @@ VIDEO = tuple(
 )
 
 SELECT = (
-    *_compared("icmp.ordered", "a b", "compare<$icmp, $T>($a, $b)"),
+    *_compared("eqcmp.bits", "a b", "compare<$eqcmp, $T>($a, $b)"),
+    *_compared("scmp.signed", "a b", "compare<$scmp, $T>($a, $b)"),
+    *_compared("ucmp.unsigned", "a b", "compare<$ucmp, $T>($a, $b)"),
     *_compared("fcmp{.ftz}.f32", "a b", "fcompare<$fcmp, $ftz, float>($a, $b)"),
     *_compared("fcmp.f64", "a b", "fcompare<$fcmp, false, double>($a, $b)"),
-    *_compared("fcmp{.ftz}.half", "a b", "hcompare<$half, $fcmp, $ftz>($a, $b)"),
-    _row(
-        "setp.fcmp{.ftz}.half2",
-        "p|q:pred a b",
-        "hcompare<$half2, $fcmp, $ftz>(low16($a), low16($b))",
-        "hcompare<$half2, $fcmp, $ftz>(high16($a), high16($b))",
-    ),
-    _row(
-        "setp.fcmp.bool{.ftz}.half2",
-        "p|q:pred a b c:pred",
-        "bool(hcompare<$half2, $fcmp, $ftz>(low16($a), low16($b)) $bool $c)",
-        "bool(hcompare<$half2, $fcmp, $ftz>(high16($a), high16($b)) $bool $c)",
-    ),
-    *_chosen("icmp.flag.ordered", "a b", "compare<$icmp, $T>($a, $b)", "flag"),
+    *_compared("fcmp{.ftz}.f16", "a b", "hcompare<Half, $fcmp, $ftz>($a, $b)", pair=False),
+    *_compared("fcmp.bf16", "a b", "hcompare<Brain, $fcmp, false>($a, $b)", pair=False),
+    *_compared_x2("fcmp{.ftz}.f16x2", "hcompare<Half, $fcmp, $ftz>"),
+    *_compared_x2("fcmp.bf16x2", "hcompare<Brain, $fcmp, false>"),
+    *_chosen("eqcmp.flag.bits", "a b", "compare<$eqcmp, $T>($a, $b)", "flag"),
+    *_chosen("scmp.flag.signed", "a b", "compare<$scmp, $T>($a, $b)", "flag"),
+    *_chosen("ucmp.flag.unsigned", "a b", "compare<$ucmp, $T>($a, $b)", "flag"),
     *_chosen("fcmp{.ftz}.flag.f32", "a b", "fcompare<$fcmp, $ftz, float>($a, $b)", "flag"),
     *_chosen("fcmp.flag.f64", "a b", "fcompare<$fcmp, false, double>($a, $b)", "flag"),
-    *_chosen("fcmp{.ftz}.flag16.half", "a b", "hcompare<$half, $fcmp, $ftz>($a, $b)", "flag16"),
-    _row("set.fcmp{.ftz}.half2.half2", "d a b", "hset_x2<$half2, $fcmp, $ftz>($a, $b)"),
+    *_chosen("fcmp{.ftz}.flag_f16.f16", "a b", "hcompare<Half, $fcmp, $ftz>($a, $b)", "flag_f16"),
+    *_chosen("fcmp.flag_bf16.bf16", "a b", "hcompare<Brain, $fcmp, false>($a, $b)", "flag_bf16"),
+    _row("set.fcmp{.ftz}.f16x2.f16x2", "d a b", "hset_x2<Half, $fcmp, $ftz>($a, $b)"),
+    _row("set.fcmp.bf16x2.bf16x2", "d a b", "hset_x2<Brain, $fcmp, false>($a, $b)"),
     _row("selp.any", "d a b c:pred", "($c ? $a : $b)"),
     _row("slct.any.s32", "d:any a:any b:any c:s32", "($c >= 0 ? $a : $b)"),
     _row("slct{.ftz}.any.f32", "d:any a:any b:any c:f32", "(flush_if<$ftz>($c) >= 0.0f ? $a : $b)"),
@@ -248,7 +264,7 @@ FLOAT = (
     _row("sub{.rnd}{.ftz}{.sat}.f32", "d a b", "fsub<$rnd, $ftz, $sat, float>($a, $b)"),
     _row("mul{.rnd}{.ftz}{.sat}.f32", "d a b", "fmul<$rnd, $ftz, $sat, float>($a, $b)"),
     _row("fma.rnd{.ftz}{.sat}.f32", "d a b c", "ffma<$rnd, $ftz, $sat, float>($a, $b, $c)"),
-    _row("mad{.rnd}{.ftz}{.sat}.f32", "d a b c", "ffma<$rnd, $ftz, $sat, float>($a, $b, $c)"),
+    _row("mad.rnd{.ftz}{.sat}.f32", "d a b c", "ffma<$rnd, $ftz, $sat, float>($a, $b, $c)"),
     _row("add{.rnd}.f64", "d a b", "fadd<$rnd, false, false, double>($a, $b)"),
     _row("sub{.rnd}.f64", "d a b", "fsub<$rnd, false, false, double>($a, $b)"),
     _row("mul{.rnd}.f64", "d a b", "fmul<$rnd, false, false, double>($a, $b)"),
@@ -299,58 +315,62 @@ APPROXIMATE = (
     _row("rcp.approx.ftz.f64", "d a", "rcp_approx_ftz($a)"),
     _row("rsqrt.approx.ftz.f64", "d a", "rsqrt_approx_ftz($a)"),
     _row("rsqrt.approx.f64", "d a", "rsqrt_approx($a)"),
-    _row("ex2.approx{.ftz}.half", "d a", "hex2<$half, $ftz>($a)"),
-    _row("ex2.approx{.ftz}.half2", "d a", "each_half($a, hex2<$half2, $ftz>)"),
+    _row("ex2.approx.f16", "d a", "hex2<Half, false>($a)"),
+    _row("ex2.approx.f16x2", "d a", "each_half($a, hex2<Half, false>)"),
+    _row("ex2.approx.ftz.bf16", "d a", "hex2<Brain, true>($a)"),
+    _row("ex2.approx.ftz.bf16x2", "d a", "each_half($a, hex2<Brain, true>)"),
     _row("tanh.approx.half", "d a", "htanh<$half>($a)"),
     _row("tanh.approx.half2", "d a", "each_half($a, htanh<$half2>)"),
 )
 
 
-def _half(name: str, modifiers: str, operands: str, function: str, arguments: str) -> tuple[Row, Row]:
-    """A row for one half-precision number and one for a pair of them; `@` stands for the format."""
-    return (
-        _row(f"{name}{modifiers}.half", operands, f"{function.replace('@', '$half')}({arguments})"),
-        _row(
-            f"{name}{modifiers}.half2", operands, f"each_half({arguments}, {function.replace('@', '$half2')})"
-        ),
-    )
+def _half(name: str, modifiers: str, operands: str, function: str) -> tuple[Row, ...]:
+    """Rows for f16 and bf16, each alone and in pairs; bf16 knows neither .ftz nor .sat.
 
+    ``function`` is ``name<@, template arguments>``, where ``@`` stands for the format.
+    """
+    arguments = ", ".join(f"${operand}" for operand in operands.split()[1:])
+    rows = []
+    for type_, struct in (("f16", "Half"), ("bf16", "Brain")):
+        allowed = modifiers if type_ == "f16" else modifiers.replace("{.ftz}", "")
+        if type_ == "bf16" and ".sat" in modifiers:
+            continue
+        filled = function.replace("@", struct)
+        if type_ == "bf16":
+            filled = filled.replace("$ftz", "false")
+        rows.append(_row(f"{name}{allowed}.{type_}", operands, f"{filled}({arguments})"))
+        rows.append(_row(f"{name}{allowed}.{type_}x2", operands, f"each_half({arguments}, {filled})"))
+    return tuple(rows)
 
-_NONE, _SAT, _RELU = "ptx::Limit::none", "ptx::Limit::sat", "ptx::Limit::relu"
 
 HALF = (
-    *_half("add", "{.rn}{.ftz}", "d a b", f"hadd<@, $ftz, {_NONE}>", "$a, $b"),
-    *_half("add", "{.rn}{.ftz}.sat", "d a b", f"hadd<@, $ftz, {_SAT}>", "$a, $b"),
-    *_half("sub", "{.rn}{.ftz}", "d a b", f"hsub<@, $ftz, {_NONE}>", "$a, $b"),
-    *_half("sub", "{.rn}{.ftz}.sat", "d a b", f"hsub<@, $ftz, {_SAT}>", "$a, $b"),
-    *_half("mul", "{.rn}{.ftz}", "d a b", f"hmul<@, $ftz, {_NONE}>", "$a, $b"),
-    *_half("mul", "{.rn}{.ftz}.sat", "d a b", f"hmul<@, $ftz, {_SAT}>", "$a, $b"),
-    *_half("fma", ".rn{.ftz}", "d a b c", f"hfma<@, $ftz, {_NONE}>", "$a, $b, $c"),
-    *_half("fma", ".rn{.ftz}.sat", "d a b c", f"hfma<@, $ftz, {_SAT}>", "$a, $b, $c"),
-    *_half("fma", ".rn{.ftz}.relu", "d a b c", f"hfma<@, $ftz, {_RELU}>", "$a, $b, $c"),
-    *_half("neg", "{.ftz}", "d a", "hneg<@, $ftz>", "$a"),
-    *_half("abs", "{.ftz}", "d a", "habs<@, $ftz>", "$a"),
-    *_half("min", "{.ftz}{.NaN}{.xorsign.abs}", "d a b", "hmin<@, $ftz, $NaN, $xorsign>", "$a, $b"),
-    *_half("max", "{.ftz}{.NaN}{.xorsign.abs}", "d a b", "hmax<@, $ftz, $NaN, $xorsign>", "$a, $b"),
+    *_half("add", "{.rn}{.ftz}", "d a b", "hadd<@, $ftz, Limit::none>"),
+    *_half("add", "{.rn}{.ftz}.sat", "d a b", "hadd<@, $ftz, Limit::sat>"),
+    *_half("sub", "{.rn}{.ftz}", "d a b", "hsub<@, $ftz, Limit::none>"),
+    *_half("sub", "{.rn}{.ftz}.sat", "d a b", "hsub<@, $ftz, Limit::sat>"),
+    *_half("mul", "{.rn}{.ftz}", "d a b", "hmul<@, $ftz, Limit::none>"),
+    *_half("mul", "{.rn}{.ftz}.sat", "d a b", "hmul<@, $ftz, Limit::sat>"),
+    *_half("fma", ".rn{.ftz}", "d a b c", "hfma<@, $ftz, Limit::none>"),
+    *_half("fma", ".rn{.ftz}.sat", "d a b c", "hfma<@, $ftz, Limit::sat>"),
+    *_half("fma", ".rn{.ftz}.relu", "d a b c", "hfma<@, $ftz, Limit::relu>"),
+    *_half("neg", "{.ftz}", "d a", "hneg<@, $ftz>"),
+    *_half("abs", "{.ftz}", "d a", "habs<@, $ftz>"),
+    *_half("min", "{.ftz}{.NaN}{.xorsign.abs}", "d a b", "hmin<@, $ftz, $NaN, $xorsign>"),
+    *_half("max", "{.ftz}{.NaN}{.xorsign.abs}", "d a b", "hmax<@, $ftz, $NaN, $xorsign>"),
 )
-
-_TO_HALF = "{.relu}{.satfinite}"
 
 CONVERT = (
     _row("cvt{.sat}.to.from", "d:to a:from", "cvt_int<$to, $sat, $from>($a)"),
     # float to integer
     _row("cvt.irnd{.ftz}{.sat}.to.f32", "d:to a", "float_to_int<$to, $irnd, $ftz, float>($a)"),
     _row("cvt.irnd{.sat}.to.f64", "d:to a", "float_to_int<$to, $irnd, false, double>($a)"),
-    _row("cvt.irnd{.ftz}{.sat}.to.half", "d:to a", "half_to_int<$to, $irnd, $half>($a)"),
+    _row("cvt.irnd{.sat}.to.f16", "d:to a", "half_to_int<$to, $irnd, Half>($a)"),
+    _row("cvt.irnd.to16.bf16", "d:to16 a", "half_to_int<$to16, $irnd, Brain>($a)"),
     # integer to float
     _row("cvt.rnd{.ftz}{.sat}.f32.from", "d:f32 a", "saturate_if<$sat>(int_to_f32<$rnd, $from>($a))"),
     _row("cvt.rnd{.sat}.f64.from", "d:f64 a", "saturate_if<$sat>(int_to_f64<$rnd, $from>($a))"),
     _row("cvt.rnd{.sat}.f16.from", "d:f16 a", "saturate_half<Half, $sat>(int_to_half<$rnd, $from>($a, F16))"),
-    _row(
-        "cvt.rnd{.sat}.bf16.from",
-        "d:bf16 a",
-        "saturate_half<Brain, $sat>(int_to_half<$rnd, $from>($a, BF16))",
-    ),
+    _row("cvt.rnd.bf16.int", "d:bf16 a", "int_to_half<$rnd, $int>($a, BF16)"),
     # float to float
     _row("cvt{.ftz}{.sat}.f32.f32", "d a", "float_same<$ftz, $sat, float>($a)"),
     _row("cvt{.sat}.f64.f64", "d a", "float_same<false, $sat, double>($a)"),
@@ -359,29 +379,24 @@ CONVERT = (
     _row("cvt.rnd{.ftz}{.sat}.f32.f64", "d:f32 a", "saturate_if<$sat>(f64_to_f32<$rnd, $ftz>($a))"),
     _row("cvt{.ftz}{.sat}.f64.f32", "d:f64 a", "saturate_if<$sat>(f32_to_f64<$ftz>($a))"),
     _row("cvt{.ftz}{.sat}.f32.f16", "d:f32 a", "saturate_if<$sat>(f16_to_f32<$ftz>($a))"),
-    _row("cvt{.ftz}{.sat}.f32.bf16", "d:f32 a", "saturate_if<$sat>(bf16_to_f32<$ftz>($a))"),
+    _row("cvt{.ftz}.f32.bf16", "d:f32 a", "bf16_to_f32<$ftz>($a)"),
     _row("cvt{.sat}.f64.f16", "d:f64 a", "saturate_if<$sat>(f32_to_f64<false>(f16_to_f32<false>($a)))"),
-    _row("cvt{.sat}.f64.bf16", "d:f64 a", "saturate_if<$sat>(f32_to_f64<false>(bf16_to_f32<false>($a)))"),
+    _row("cvt.f64.bf16", "d:f64 a", "f32_to_f64<false>(bf16_to_f32<false>($a))"),
     _row(
         "cvt.rnd{.ftz}{.sat}.f16.f32",
         "d:f16 a",
         "saturate_half<Half, $sat>(f32_to_f16<$rnd>(flush_if<$ftz>($a)))",
     ),
     _row("cvt.rn_rz{.relu}{.satfinite}.f16.f32", "d:f16 a", "f32_to_f16<$rn_rz, $satfinite, $relu>($a)"),
-    _row("cvt.rnd{.sat}.bf16.f32", "d:bf16 a", "saturate_half<Brain, $sat>(f32_to_bf16<$rnd>($a))"),
+    _row("cvt.rnd.bf16.f32", "d:bf16 a", "f32_to_bf16<$rnd>($a)"),
     _row("cvt.rn_rz{.relu}{.satfinite}.bf16.f32", "d:bf16 a", "f32_to_bf16<$rn_rz, $satfinite, $relu>($a)"),
-    _row("cvt.rnd{.sat}.f16.f64", "d:f16 a", "saturate_half<Half, $sat>(to_half<$rnd>($a, F16))"),
-    _row("cvt.rnd{.sat}.bf16.f64", "d:bf16 a", "saturate_half<Brain, $sat>(to_half<$rnd>($a, BF16))"),
-    _row(
-        "cvt.rnd{.sat}.bf16.f16", "d:bf16 a", "saturate_half<Brain, $sat>(f32_to_bf16<$rnd>(widen<Half>($a)))"
-    ),
-    _row(
-        "cvt.rnd{.sat}.f16.bf16", "d:f16 a", "saturate_half<Half, $sat>(f32_to_f16<$rnd>(widen<Brain>($a)))"
-    ),
+    _row("cvt.rnd{.sat}.f16.f64", "d:f16 a", "saturate_half<Half, $sat>(f64_to_half<$rnd>($a, F16))"),
+    _row("cvt.rnd.bf16.f64", "d:bf16 a", "f64_to_half<$rnd>($a, BF16)"),
+    _row("cvt.rnd.bf16.f16", "d:bf16 a", "f32_to_bf16<$rnd>(widen<Half>($a))"),
+    _row("cvt.rnd.f16.bf16", "d:f16 a", "f32_to_f16<$rnd>(widen<Brain>($a))"),
     _row("cvt.irnd{.sat}.f16.f16", "d a", "saturate_half<Half, $sat>(half_to_integral<$irnd, Half>($a))"),
-    _row("cvt.irnd{.sat}.bf16.bf16", "d a", "saturate_half<Brain, $sat>(half_to_integral<$irnd, Brain>($a))"),
-    _row("cvt{.sat}.f16.f16", "d a", "saturate_half<Half, $sat>($a)"),
-    _row("cvt{.sat}.bf16.bf16", "d a", "saturate_half<Brain, $sat>($a)"),
+    _row("cvt.irnd.bf16.bf16", "d a", "half_to_integral<$irnd, Brain>($a)"),
+    _row("cvt{.sat}.f16.f16", "d a", "canonical_half<Half, $sat>($a)"),
     # pairs: the first source is the upper half
     _row(
         "cvt.rn_rz{.relu}{.satfinite}.f16x2.f32",
@@ -397,7 +412,7 @@ CONVERT = (
     _row("cvt.rn_rz{.relu}{.satfinite}.tf32.f32", "d:b32 a", "f32_to_tf32<$rn_rz, $satfinite, $relu>($a)"),
     # fp8, fp6, fp4
     _row("cvt.rn.satfinite{.relu}.fp8.f32", "d:b16 a b", "f32_to_small_x2<$relu>($a, $b, $fp8)"),
-    _row("cvt.rn.satfinite{.relu}.fp8.half2", "d:b16 a", "half_to_small_x2<$half2, $relu>($a, $fp8)"),
+    _row("cvt.rn.satfinite{.relu}.fp8.f16x2", "d:b16 a", "half_to_small_x2<Half, $relu>($a, $fp8)"),
     _row("cvt.rn{.relu}.f16x2.fp8", "d:f16x2 a:b16", "small_x2_to_f16x2<$relu>($a, $fp8)"),
     _row("cvt.rn.satfinite{.relu}.fp6.f32", "d:b16 a b", "f32_to_small_x2<$relu>($a, $b, $fp6)"),
     _row("cvt.rn{.relu}.f16x2.fp6", "d:f16x2 a:b16", "small_x2_to_f16x2<$relu>($a, $fp6)"),
