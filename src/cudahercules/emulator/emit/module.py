@@ -1,0 +1,253 @@
+"""A whole module in C++: one function a kernel or device function, and the tables that the host reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from cudahercules.emulator.emit import atomics, control, memory, warp
+from cudahercules.emulator.emit.access import Unsupported
+from cudahercules.emulator.emit.context import FunctionContext, ModuleContext, Site
+from cudahercules.emulator.outcome import UnsupportedInstruction
+from cudahercules.emulator.ptx.ir import Function, Instruction, LabelMark, Module, Symbol, Variable
+from cudahercules.emulator.scalar.table import expression
+
+Emitter = Callable[[FunctionContext, Instruction], str | None]
+
+_EMITTERS: dict[str, Emitter] = {
+    "ld": memory.load,
+    "ldu": memory.load,
+    "st": memory.store,
+    "cvta": memory.convert_address,
+    "isspacep": memory.is_space,
+    "prefetch": memory.prefetch,
+    "prefetchu": memory.prefetch,
+    "applypriority": memory.priority,
+    "discard": memory.priority,
+    "createpolicy": memory.policy,
+    "atom": atomics.atomic,
+    "red": atomics.atomic,
+    "shfl": warp.shuffle,
+    "vote": warp.vote,
+    "match": warp.match,
+    "redux": warp.redux,
+    "elect": warp.elect,
+    "activemask": warp.activemask,
+    "bar": warp.barrier,
+    "barrier": warp.barrier,
+    "membar": warp.fence,
+    "fence": warp.fence,
+    "nanosleep": warp.nanosleep,
+    "griddepcontrol": warp.no_effect,
+    "setmaxnreg": warp.no_effect,
+    "mov": control.move,
+    "ret": control.leave,
+    "exit": control.leave,
+    "trap": control.stop,
+    "brkpt": control.stop,
+    "call": control.call,
+}
+_ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
+_SHARED_ORIGIN = 1024
+_MOST_ALIGNMENT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """``source`` is the C++ text; ``symbols`` the module variables in the order of ``rt_symbols``,
+    ``functions`` the device functions by handle, ``kernels`` the names of the kernels. With anything
+    in ``unsupported`` the source is not to be used."""
+
+    source: str
+    symbols: tuple[Variable, ...]
+    functions: tuple[str, ...]
+    kernels: tuple[str, ...]
+    sites: tuple[Site, ...]
+    unsupported: tuple[UnsupportedInstruction, ...]
+
+
+def translate(module: Module, counting: bool = False) -> Translation:
+    """C++ for ``module``. ``counting`` adds a count of dynamic instructions."""
+    return _Translator(module, counting).translate()
+
+
+class _Translator:
+    def __init__(self, module: Module, counting: bool):
+        self.module = module
+        self.counting = counting
+        self.refused: dict[tuple[str, str, str, int], int] = {}
+        self.context = ModuleContext(module)
+        device = [f for f in module.functions.values() if not f.is_kernel]
+        self.context.functions = {f.name: i for i, f in enumerate(device)}
+        symbols = [v for v in module.variables.values() if v.space in ("global", "const")]
+        self.context.symbols = {v.name: i for i, v in enumerate(symbols)}
+        self.symbols = tuple(symbols)
+        self.device = device
+        self.kernels = [f for f in module.functions.values() if f.is_kernel and f.body is not None]
+
+    def translate(self) -> Translation:
+        common, common_size = self._place_shared(self.device, {}, 0)
+        for variable in self.symbols:
+            if variable.external:
+                self._refuse(f".extern {variable.space} variable {variable.name}", "", "", 0)
+        bodies = [self._function(f, common) for f in self.device if f.body is not None]
+        local = sum(size for _, size, _ in bodies)
+        rows = []
+        for number, kernel in enumerate(self.kernels):
+            shared, size = self._place_shared([kernel], common, common_size)
+            text, local_bytes, parameter_bytes = self._function(kernel, shared, number)
+            bodies.append((text, 0, 0))
+            alignment = max(
+                (v.alignment for v in self.module.variables.values() if v.space == "shared" and v.external),
+                default=16,
+            )
+            size = -(-size // max(16, min(alignment, _MOST_ALIGNMENT))) * max(16, min(alignment, _MOST_ALIGNMENT))
+            rows.append(
+                f'  {{"{kernel.name}", k_{number}, {size}u, {parameter_bytes}u, {local_bytes + local}u}},'
+            )
+        return Translation(
+            "\n".join(self._file([text for text, _, _ in bodies], rows)),
+            self.symbols,
+            tuple(f.name for f in self.device),
+            tuple(f.name for f in self.kernels),
+            tuple(self.context.sites),
+            tuple(
+                UnsupportedInstruction(instruction=name, kernel=kernel, file=file, line=line, count=count)
+                for (name, kernel, file, line), count in self.refused.items()
+            ),
+        )
+
+    def _refuse(self, name: str, function: str, file: str, line: int) -> None:
+        key = (name, function, file, line)
+        self.refused[key] = self.refused.get(key, 0) + 1
+
+    def _place_shared(
+        self, functions: list[Function], placed: dict[str, int], size: int
+    ) -> tuple[dict[str, int], int]:
+        """Window offsets of the shared variables that ``functions`` mention, behind those placed already."""
+        placed = dict(placed)
+        for function in functions:
+            for variable in _shared_variables(function, self.module):
+                if variable.name in placed or variable.external:
+                    continue
+                size = -(-size // variable.alignment) * variable.alignment
+                placed[variable.name] = _SHARED_ORIGIN + size
+                size += variable.size
+        return placed, size
+
+    def _function(self, function: Function, shared: dict[str, int], kernel: int = -1) -> tuple[str, int, int]:
+        context = FunctionContext(self.context, function, shared)
+        lines = list(self._statements(context))
+        entry = self.context.add_site(function.name, function.location, "")
+        if function.is_kernel:
+            head = f"static void k_{kernel}(rt::Thread& t, const uint8_t* P) {{"
+        else:
+            head = f"static void f_{self.context.functions[function.name]}(rt::Thread& t, uint8_t* const* A) {{"
+        registers = [f"{type_} {name}{{}};" for name, type_ in context.access.storage.items()]
+        body = [
+            head,
+            f"  uint8_t* const F = rt::enter(t, {-(-context.local_bytes // 16) * 16}, {entry});",
+            "  rt::Slot* const S = rt::slots_of(t);" if any(" S," in line for line in lines) else "",
+            "  uint8_t* const SH = t.block->shared; const uint32_t SN = t.block->shared_size;",
+            "  const uint32_t dynamic_shared = rt::shared_origin + SN - t.block->shared_dynamic;",
+            "  bool carry = false;",
+            *(f"  {r}" for r in registers),
+            *lines,
+            "  t.local = F;",
+            "}",
+        ]
+        return "\n".join(line for line in body if line), context.local_bytes + 16, context.parameter_bytes
+
+    def _statements(self, context: FunctionContext) -> Iterator[str]:
+        body = context.function.body or []
+        labels = {item.name for item in body if isinstance(item, LabelMark)}
+        seen: set[str] = set()
+        for position, item in enumerate(body):
+            if self.counting and (position == 0 or isinstance(body[position - 1], LabelMark) or _ends(body[position - 1])):
+                yield from self._count(body, position)
+            if isinstance(item, LabelMark):
+                seen.add(item.name)
+                yield f" {item.name}:;"
+                continue
+            text = self._instruction(context, item, seen, labels)
+            guard = item.guard
+            if guard is not None:
+                condition = f"{'!' if guard.negated else ''}{guard.register.name}"
+                yield f"  if ({condition}) {{ {text} }}"
+            else:
+                yield f"  {{ {text} }}"
+
+    def _count(self, body: list[Instruction | LabelMark], position: int) -> Iterator[str]:
+        count = 0
+        for item in body[position:]:
+            if isinstance(item, LabelMark):
+                break
+            count += 1
+            if _ends(item):
+                break
+        if count:
+            yield f"  t.count += {count};"
+
+    def _instruction(
+        self, context: FunctionContext, instruction: Instruction, seen: set[str], labels: set[str]
+    ) -> str:
+        context.begin(instruction)
+        text: str | None = None
+        reason = instruction.name
+        try:
+            if instruction.opcode in ("bra", "brx"):
+                text = control.branch(context, instruction, seen, labels)
+            elif instruction.opcode in _EMITTERS:
+                text = _EMITTERS[instruction.opcode](context, instruction)
+            else:
+                text = expression(instruction, context.access)
+        except (Unsupported, ValueError) as error:
+            if isinstance(error, Unsupported) and str(error) != instruction.name:
+                reason = f"{instruction.name} ({error})"
+        if text is None:
+            if instruction.opcode == "call":
+                reason = instruction.text.rstrip(";")
+            location = instruction.location
+            self._refuse(reason, context.function.name, location.file, location.line)
+            return ";"
+        return text
+
+    def _file(self, bodies: list[str], kernels: list[str]) -> Iterator[str]:
+        yield '#include "atomics.hpp"'
+        yield '#include "scalar.hpp"'
+        yield f"static uint64_t rt_symbols[{max(1, len(self.symbols))}];"
+        yield "static uint64_t rt_function_base;"
+        for number, function in enumerate(self.device):
+            if function.body is not None:
+                yield control.declared(function, number)
+        yield from bodies
+        yield "static const rt::KernelEntry kernel_entries[] = {"
+        yield from kernels or ["  {nullptr, nullptr, 0, 0, 0}"]
+        yield "};"
+        yield "static const rt::FunctionEntry function_entries[] = {"
+        for number, function in enumerate(self.device):
+            code = f"f_{number}" if function.body is not None else "nullptr"
+            yield f"  {{{code}, {control.signature(function.returns, function.parameters)}}},"
+        if not self.device:
+            yield "  {nullptr, 0}"
+        yield "};"
+        yield 'extern "C" __attribute__((visibility("default"))) const rt::Exports rt_exports = {'
+        yield f"  kernel_entries, {len(self.kernels)}, function_entries, {len(self.device)},"
+        yield f"  rt_symbols, &rt_function_base, {len(self.context.sites)}}};"
+        yield ""
+
+
+def _ends(item: Instruction | LabelMark) -> bool:
+    return isinstance(item, Instruction) and item.opcode in _ENDS
+
+
+def _shared_variables(function: Function, module: Module) -> Iterator[Variable]:
+    yield from (v for v in function.variables.values() if v.space == "shared")
+    names = set()
+    for item in function.body or ():
+        if isinstance(item, Instruction):
+            for operand in item.operands:
+                base = getattr(operand, "base", operand)
+                if isinstance(base, Symbol):
+                    names.add(base.name)
+    yield from (v for v in module.variables.values() if v.space == "shared" and v.name in names)
