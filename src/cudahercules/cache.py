@@ -99,7 +99,7 @@ def explain_disk_errors(where: Path) -> Iterator[None]:
             raise MachineError(
                 f"no space left for {where}: free some, or set HERCULES_CACHE to another disk"
             ) from error
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
             raise MachineError(
                 f"cannot write {where} ({error.strerror}): set HERCULES_CACHE to a directory you own"
             ) from error

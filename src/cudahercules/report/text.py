@@ -75,15 +75,15 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
             f"  {verdict.timing.kind if verdict.timing.kind == 'not_timed' else verdict.timing.outcome}"
         )
     out.print(headline)
-    out.print(Text(clean(explanation(verdict))))
+    out.print(Text(clean(explanation(verdict))), soft_wrap=True)
     if verdict.kind == "build_error":
         for line in diagnostics(verdict.diagnostics):
-            out.print(Text(clean(line)))
+            out.print(Text(clean(line)), soft_wrap=True)
     if verdict.kind == "crash":
         for thread in verdict.fault.threads:
-            out.print(Text(clean(f"  {thread}")))
+            out.print(Text(clean(f"  {thread}")), soft_wrap=True)
     if verdict.kind == "crash" and verdict.fault.printed:
-        out.print(Text(clean("printed by the device: " + verdict.fault.printed[:2000])))
+        out.print(Text(clean("printed by the device: " + verdict.fault.printed[:2000])), soft_wrap=True)
     checked = verdict.checks if verdict.kind == "correct" else getattr(verdict, "passed", ())
     if checked:
         out.print(_checks(checked))
@@ -91,7 +91,7 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
         out.print(_kernels(verdict.kernels))
         if verdict.timing.kind == "timed":
             out.print(_timing(verdict.timing))
-    out.print(Text(_footer(verdict), style="dim"))
+    out.print(Text(_footer(verdict), style="dim"), soft_wrap=True)
 
 
 def explanation(verdict: Verdict) -> str:

@@ -1,0 +1,111 @@
+"""``demo`` and ``lint`` on a family of their own, made in the test: one right and one wrong claim."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from cli_candidates import LAUNCH, PRODUCT, candidate
+
+YAML = """title: A small product
+domain: dense linear algebra
+targets: [general]
+members:
+  fp32: {{dtype: fp32}}
+dimensions:
+  m: rows
+  n: columns
+  k: depth
+tensors:
+  - {{name: a, role: in, dtype: "{{dtype}}", shape: [m, k]}}
+  - {{name: b, role: in, dtype: "{{dtype}}", shape: [k, n]}}
+  - {{name: c, role: out, dtype: "{{dtype}}", shape: [m, n]}}
+workloads:
+  - {{name: smoke, role: smoke, dimensions: {{m: 5, n: 6, k: 7}}}}
+  - {{name: odd, role: check, dimensions: {{m: 61, n: 33, k: 20}}}}
+  - {{name: big, role: bench, dimensions: {{m: 512, n: 512, k: 512}}, source: a test}}
+tolerance:
+  c: {{l2: {l2}, row_l2: {l2}, element: {l2}}}
+lower_precision: {{c: tf32}}
+candidates: [naive.cu]
+mutants:
+  - {{file: mutants/short.cu, verdict: {verdict}, reason: the last product is missing}}
+provenance: made for a test
+"""
+
+
+@pytest.fixture
+def family(tmp_path, monkeypatch):
+    """``family(l2=…, verdict=…)`` writes kernel/small and puts it on HERCULES_TASKS."""
+    from cudahercules.task.load import BUNDLED
+
+    def make(l2: str = "1.0e-5", verdict: str = "incorrect") -> str:
+        directory = tmp_path / "kernel" / "small"
+        (directory / "mutants").mkdir(parents=True)
+        (directory / "task.yaml").write_text(YAML.format(l2=l2, verdict=verdict))
+        shutil.copy(BUNDLED / "kernel" / "gemm" / "family.py", directory / "family.py")
+        (directory / "prompt.md").write_text("Multiply.\n")
+        (directory / "naive.cu").write_text(candidate(PRODUCT, LAUNCH))
+        (directory / "mutants" / "short.cu").write_text(
+            candidate(PRODUCT.replace("p < k", "p < k - 1"), LAUNCH)
+        )
+        monkeypatch.setenv("HERCULES_TASKS", str(tmp_path))
+        return "kernel/small/fp32@general"
+
+    return make
+
+
+def test_demo_grades_everything_and_says_what_to_try_next(hercules, family):
+    ended = hercules("demo", family(), "--device", "cpu")
+    assert ended.code == 0, ended.out
+    for word in ("naive.cu", "mutants/short.cu", "every verdict is as expected", "Try next", "grade"):
+        assert word in ended.out
+
+
+def test_demo_fails_if_one_verdict_is_not_as_expected(hercules, family):
+    ended = hercules("demo", family(verdict="crash"), "--device", "cpu")
+    assert ended.code == 1 and "1 verdict" in ended.out and "WRONG" in ended.out
+
+
+def test_lint_passes_a_sound_task(hercules, family):
+    ended = hercules("lint", family(), "--device", "cpu", "--json")
+    report = ended.json
+    assert ended.code == 0, report
+    outcomes = {row["subject"]: row["outcome"] for row in report["rows"]}
+    assert (
+        outcomes["naive.cu"] == outcomes["mutants/short.cu"] == outcomes["c: the reference, rounded"] == "ok"
+    )
+    assert outcomes["c: inputs in lower precision"] == outcomes["c: all zeros"] == "ok"
+
+
+def test_lint_names_what_a_loose_tolerance_lets_through(hercules, family):
+    ended = hercules("lint", family(l2="0.5"), "--device", "cpu", "--json")
+    failed = {row["subject"] for row in ended.json["rows"] if row["outcome"] == "failed"}
+    assert ended.code == 1
+    assert {"c: inputs in lower precision", "c: half the accumulator's bits"} <= failed
+    assert "c: all zeros" not in failed
+
+
+def test_lint_names_a_tolerance_without_margin(hercules, family):
+    ended = hercules("lint", family(l2="4.0e-8"), "--device", "cpu", "--json")
+    failed = {row["subject"] for row in ended.json["rows"] if row["outcome"] == "failed"}
+    assert ended.code == 1 and "c: the reference, rounded" in failed
+
+
+def test_lint_prints_a_table(hercules, family):
+    out = hercules("lint", family(), "--device", "cpu").out
+    assert "2 % of rows not written" in out and " 0 failed" in out
+
+
+@pytest.mark.slow
+def test_every_bundled_task_proves_itself(hercules):
+    ended = hercules("lint", "--device", "cpu", "--json")
+    reports = [json.loads(line) for line in ended.out.splitlines()]
+    failed = [(r["task"], row) for r in reports for row in r["rows"] if row["outcome"] == "failed"]
+    assert failed == [] and ended.code == 0
+
+
+@pytest.mark.slow
+def test_make_demo_on_the_bundled_families(hercules):
+    assert hercules("demo", "--device", "cpu").code == 0
