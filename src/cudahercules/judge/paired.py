@@ -14,15 +14,23 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from cudahercules.errors import MachineError
 from cudahercules.measure import statistics as st
 from cudahercules.measure.counters import POWER_CAP, SLOWDOWNS, Counters, Reading, grown
-from cudahercules.replay.interface import Contestant, Request, Sample
+from cudahercules.replay.interface import (
+    CannotReplay,
+    Contestant,
+    ContestantFault,
+    ContestantHang,
+    Request,
+    Sample,
+)
 
 SLOW_RATIO = 4.0
 """A candidate that takes this many times the expert's time is measured with the slow design."""
@@ -41,6 +49,11 @@ WARM_PAIRS = 4
 CLOCK_EXCESS = 0.02
 """Events may not claim more time than the process's own clock saw, beyond 2 % and 5 us."""
 CLOCK_EXCESS_US = 5.0
+OUTSIDE_MS = 20.0
+"""The outside clock compares a run of launches of about this length, 2 to 50 of them."""
+OUTSIDE_TOLERANCE, OUTSIDE_SLACK_US = 0.05, 300.0
+"""Over such a run the process's clock may exceed the events by 5 % and the cost of one hand-over."""
+FAILURES = (ContestantFault, ContestantHang, CannotReplay, MachineError)
 RETRIES = 3
 """Blocks of one workload that may be repeated for the machine's sake before it is given up."""
 
@@ -99,6 +112,10 @@ class Inspector(Protocol):
     def judge(self) -> None: ...
 
 
+class ExpertFailed(Exception):
+    """The expert, not the candidate, faulted, hung or could not start."""
+
+
 class InvalidMeasurement(Exception):
     """The machine, not the candidate, spoiled the measurement; the message has the numbers."""
 
@@ -129,9 +146,10 @@ class Measured:
     warm_candidate_us: float | None
     warm_expert_us: float | None
     blocks: tuple[Block, ...]
-    outside_ms: float
-    """The judge's own wall time around all samples, and what the contestants' clocks add up to."""
-    inside_ms: float
+    outside_clock: dict[str, float]
+    judge_ms: float
+    """The judge's own wall time around all samples; ``samples_ms`` is the part in which they ran."""
+    samples_ms: float
     pause_ms: float
     repeated: int
     flags: list[str] = field(default_factory=list)
@@ -167,7 +185,20 @@ class Measurement:
         self.outside_ns = self.inside_ns = 0
         self.blocks: list[Block] = []
         self.flags: list[str] = []
-        self.contestants: tuple[Contestant, Contestant] | None = None
+        self._opened: tuple[Contestant, Contestant] | None = None
+
+    @property
+    def candidate(self) -> Contestant:
+        return self._both()[0]
+
+    @property
+    def expert(self) -> Contestant:
+        return self._both()[1]
+
+    def _both(self) -> tuple[Contestant, Contestant]:
+        if self._opened is None:
+            raise RuntimeError("no instance is open")
+        return self._opened
 
     # --- samples ---------------------------------------------------------------------------------
 
@@ -178,7 +209,12 @@ class Measurement:
     def run(self, contestant: Contestant, requests: list[Request]) -> list[Sample]:
         """Samples in one hand-over, each held against the judge's own clock."""
         began = self.monotonic_ns()
-        samples = contestant.batch(requests)
+        try:
+            samples = contestant.batch(requests)
+        except FAILURES as error:
+            if contestant is self.candidate:
+                raise
+            raise ExpertFailed(str(error)) from error
         ended = self.monotonic_ns()
         if len(samples) != len(requests) or [s.seed for s in samples] != [r.seed for r in requests]:
             raise InvalidMeasurement("a contestant answered with other samples than were asked for")
@@ -191,9 +227,9 @@ class Measurement:
                 )
             if sample.changed_inputs:
                 # For the candidate's kept samples the inspector reports this as a wrong answer.
-                self.flag(f"{contestant.ready.side} changed inputs: {', '.join(sample.changed_inputs)}")
+                self.flag(f"{self.name(contestant)} changed inputs: {', '.join(sample.changed_inputs)}")
             for warning in sample.warnings:
-                self.flag(f"{contestant.ready.side}: {warning}")
+                self.flag(f"{self.name(contestant)}: {warning}")
         inside = sum(s.wall_ns for s in samples) + int(sum(r.pause_ms for r in requests) * 1e6)
         self.outside_ns += ended - began
         self.inside_ns += inside
@@ -203,6 +239,9 @@ class Measurement:
                 f"{(ended - began) / 1e6:.3f} ms"
             )
         return samples
+
+    def name(self, contestant: Contestant) -> str:
+        return "candidate" if contestant is self.candidate else "expert"
 
     def flag(self, text: str) -> None:
         if text not in self.flags:
@@ -222,18 +261,25 @@ class Measurement:
 
     # --- stages ----------------------------------------------------------------------------------
 
-    def open(self) -> tuple[Contestant, Contestant]:
-        """A new instance: fresh memory on both sides, one discarded sample each."""
-        candidate, expert = self.sides.candidate(), self.sides.expert()
-        self.contestants = (candidate, expert)
-        self.times(candidate, 1)
-        self.times(expert, 1)
-        return candidate, expert
+    def open(self) -> None:
+        """A new instance: fresh memory on both sides."""
+        candidate = self.sides.candidate()
+        try:
+            expert = self.sides.expert()
+        except FAILURES as error:
+            raise ExpertFailed(str(error)) from error
+        self._opened = (candidate, expert)
+
+    def next_instance(self) -> None:
+        """Open another instance and discard one sample of each side."""
+        self.open()
+        self.times(self.candidate, 1)
+        self.times(self.expert, 1)
 
     def probe(self) -> tuple[Design, list[float]]:
         """Open the first instance, take the expert's solo band, choose the design and the pace."""
-        candidate, expert = self.sides.candidate(), self.sides.expert()
-        self.contestants = (candidate, expert)
+        self.open()
+        candidate, expert = self.candidate, self.expert
         first = self.times(expert, 2)[-1]
         self.pause = pause_ms(first)
         solo = self.times(expert, SOLO_SAMPLES)
@@ -248,14 +294,13 @@ class Measurement:
     def block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
         """One block in ``order`` (``ABBA`` or ``BAAB``): candidate times, expert times (in pair
         order) and the candidate's kept samples. ``kept`` holds pair numbers 0 and 1."""
-        assert self.contestants is not None
         seeds = (self.new_seed(), self.new_seed())
-        sides = {"A": self.contestants[0], "B": self.contestants[1]}
+        sides = {"A": self.candidate, "B": self.expert}
         result: dict[str, list[Sample]] = {"A": [], "B": []}
         groups = (order[0], order[1:3], order[3])
         for group in groups:
             side = group[0]
-            requests = []
+            requests: list[Request] = []
             for _ in group:
                 pair = len(result[side]) + len(requests)
                 requests.append(self.request(seeds[pair], keep=side == "A" and pair in kept))
@@ -274,16 +319,14 @@ class Measurement:
             if trouble is None:
                 self.blocks.append(Block(after, throttle))
                 return result
-            assert self.contestants is not None
             for sample in result[2]:
-                self.contestants[0].release(sample)
+                self.candidate.release(sample)
             self.retries += 1
             if after.xids or self.retries > RETRIES:
                 raise InvalidMeasurement(f"{trouble}; {self.retries - 1} blocks had been repeated already")
 
     def instance(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
         """All blocks of one instance: candidate and expert times of shape (blocks, 2)."""
-        assert self.contestants is not None
         chosen = self.random.sample(range(2 * design.blocks), design.keep)
         candidate, expert, kept = [], [], []
         for k in range(design.blocks):
@@ -293,29 +336,42 @@ class Measurement:
             expert.append(b)
             kept += samples
         for sample in kept:
-            self.inspector.take(self.contestants[0], sample)
-            self.contestants[0].release(sample)
+            self.inspector.take(self.candidate, sample)
+            self.candidate.release(sample)
         return np.array(candidate), np.array(expert)
 
     def warm(self, slow: bool) -> tuple[float, float]:
         """Medians without eviction, in turns: the secondary figure."""
-        assert self.contestants is not None
-        candidate, expert = self.contestants
         a: list[float] = []
         b: list[float] = []
         for _ in range(1 if slow else WARM_PAIRS // 2):
-            a += self.times(candidate, 1 if slow else 2, cold=False)
-            b += self.times(expert, 1 if slow else 2, cold=False)
+            a += self.times(self.candidate, 1 if slow else 2, cold=False)
+            b += self.times(self.expert, 1 if slow else 2, cold=False)
         return float(np.median(a)), float(np.median(b))
+
+    def outside_clock(self, contestant: Contestant, sample_us: float) -> float:
+        """Events over the process's own clock for a run of launches back to back, near 1.
+
+        Raises InvalidMeasurement where the two do not agree."""
+        repeat = int(min(50, max(2, OUTSIDE_MS * 1000 / sample_us)))
+        request = self.request(cold=False).model_copy(update={"repeat": repeat})
+        sample = self.run(contestant, [request])[0]
+        wall_us = sample.wall_ns / 1000
+        if wall_us > sample.microseconds * (1 + OUTSIDE_TOLERANCE) + OUTSIDE_SLACK_US:
+            raise InvalidMeasurement(
+                f"{repeat} launches of the {self.name(contestant)} took "
+                f"{wall_us:.0f} us by an outside clock and {sample.microseconds:.0f} us by events"
+            )
+        return sample.microseconds / wall_us
 
     def whole(self) -> Measured:
         design, solo = self.probe()
         candidate: list[np.ndarray] = []
         expert: list[np.ndarray] = []
-        for look, (instances, error) in enumerate(zip(design.looks, design.errors, strict=True), 1):
+        for instances, error in zip(design.looks, design.errors, strict=True):
             while len(candidate) < instances:
                 if candidate:
-                    self.open()
+                    self.next_instance()
                 a, b = self.instance(design)
                 candidate.append(a)
                 expert.append(b)
@@ -327,11 +383,9 @@ class Measurement:
             outcome = st.decide(interval, delta)
             if outcome != "unresolved":
                 break
-        assert self.contestants is not None
-        after = self.times(self.contestants[1], SOLO_SAMPLES)
+        after = self.times(self.expert, SOLO_SAMPLES)
         check_solo_band(solo, after, expert_us)
-        warm = self.warm(design.name == "slow")
-        return self.result(design, samples, interval, delta, outcome, look, solo + after, warm)
+        return self.result(design, samples, interval, delta, outcome, solo + after)
 
     def result(
         self,
@@ -340,31 +394,35 @@ class Measurement:
         interval: st.Estimate,
         delta: float,
         outcome: st.Outcome,
-        looks: int,
         solo: list[float],
-        warm: tuple[float, float],
     ) -> Measured:
-        assert self.contestants is not None
-        methods = [c.ready.method for c in self.contestants]
+        """The secondary figures, and everything together."""
+        candidate_us, expert_us = float(np.median(samples.candidate_us)), float(np.median(samples.expert_us))
+        warm = self.warm(design.name == "slow")
+        outside = {
+            "candidate": self.outside_clock(self.candidate, candidate_us),
+            "expert": self.outside_clock(self.expert, expert_us),
+        }
         measured = Measured(
             design=design,
             samples=samples,
             estimate=interval,
             margin=delta,
             outcome=outcome,
-            looks=looks,
+            looks=design.looks.index(samples.instances) + 1,
             checked=samples.instances * design.keep,
             method="events around one graph, cold L2"
-            if methods[1] == "graph"
+            if self.expert.ready.method == "graph"
             else "events around the expert's host calls (it cannot be captured), cold L2",
-            candidate_us=float(np.median(samples.candidate_us)),
-            expert_us=float(np.median(samples.expert_us)),
+            candidate_us=candidate_us,
+            expert_us=expert_us,
             solo_us=tuple(solo),
             warm_candidate_us=warm[0],
             warm_expert_us=warm[1],
             blocks=tuple(self.blocks),
-            outside_ms=self.outside_ns / 1e6,
-            inside_ms=self.inside_ns / 1e6,
+            outside_clock=outside,
+            judge_ms=self.outside_ns / 1e6,
+            samples_ms=self.inside_ns / 1e6,
             pause_ms=self.pause,
             repeated=self.retries,
             flags=self.flags,
@@ -423,12 +481,7 @@ def measure(
     return Measurement(sides, inspector, counters, seed_of, secret, monotonic_ns).whole()
 
 
-def task_figure(rows: list[Measured], secret: int) -> st.TaskEstimate:
+def task_figure(rows: Sequence[Measured], secret: int) -> st.TaskEstimate:
     """Geometric mean over bench workloads with its joint interval and the rule's answer."""
     seed = random.Random(secret).getrandbits(62)
     return st.combine([row.samples for row in rows], [row.margin for row in rows], seed)
-
-
-def without_samples(row: Measured) -> Measured:
-    """``row`` without its per-block readings, for short logs."""
-    return replace(row, blocks=())

@@ -95,9 +95,8 @@ class Simulated:
     released: int = 0
     closed: bool = False
 
-    @property
-    def ready(self) -> Ready:
-        return Ready(side=self.side, method="graph", device="simulated", driver="0", pid=1)
+    def __post_init__(self) -> None:
+        self.ready = Ready(side=self.side, method="graph", device="simulated", driver="0", pid=1)
 
     def sample(self, seed: int, *, cold: bool = True, keep: bool = False) -> Sample:
         return self.batch([Request(seed=seed, cold=cold, keep=keep)])[0]
@@ -115,7 +114,8 @@ class Simulated:
         self.world.pass_time(SAMPLE_OVERHEAD_US, 200.0)
         began = self.world.now_ns
         warmth = 1.0 if request.cold else 0.9
-        took = self.world.execute(self.side, self.microseconds * self.placement * warmth)
+        one = self.microseconds * self.placement * warmth
+        took = sum(self.world.execute(self.side, one) for _ in range(request.repeat))
         self.world.pass_time(8.0, 0.0)
         if request.keep:
             self.kept += 1
@@ -125,6 +125,7 @@ class Simulated:
             microseconds=took,
             wall_ns=self.world.now_ns - began,
             began_ns=began,
+            repeat=request.repeat,
             kept=self.kept if request.keep else None,
         )
 

@@ -128,6 +128,12 @@ class TimedWorkload(Model):
     power_w: tuple[float, ...] = ()
     throttle_ns: dict[str, int] = Field(default_factory=dict)
     flags: tuple[str, ...] = ()
+    design: str = ""  # light, heavy, giant or slow: how many samples, chosen by the probe
+    pause_ms: float = 0.0  # idle time before each sample
+    repeated_blocks: int = 0
+    temperature_c: tuple[int, ...] = ()
+    solo_expert_us: tuple[float, ...] = ()  # the expert alone, before and after
+    outside_clock: dict[str, float] = Field(default_factory=dict)  # side -> events / process clock
 
 
 class NotTimed(Model):
@@ -147,6 +153,8 @@ class Timed(Model):
     workloads: tuple[TimedWorkload, ...]
     panel: tuple[str, ...] = ()
     panel_missing: tuple[str, ...] = ()
+    panel_date: str = ""  # when the panel was ranked on such a GPU; "" if never
+    panel_note: str = ""
 
 
 class _Verdict(Model):
