@@ -65,7 +65,7 @@ def test_demo_grades_everything_and_says_what_to_try_next(hercules, family):
 
 def test_demo_fails_if_one_verdict_is_not_as_expected(hercules, family):
     ended = hercules("demo", family(verdict="crash"), "--device", "cpu")
-    assert ended.code == 1 and "1 verdict" in ended.out and "WRONG" in ended.out
+    assert ended.code == 1 and "1 of the verdicts is not as expected" in ended.out and "WRONG" in ended.out
 
 
 def test_lint_passes_a_sound_task(hercules, family):

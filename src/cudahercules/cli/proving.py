@@ -129,7 +129,11 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     judge = "GPU" if kind == "gpu" else "CPU judge (answers only; nothing is timed in an emulator)"
     out.print(
         f"{len(results)} candidates in {seconds:.0f} s on the {judge}: "
-        + (f"{wrong} verdicts are not as expected." if wrong else "every verdict is as expected.")
+        + (
+            f"{wrong} of the verdicts {'is' if wrong == 1 else 'are'} not as expected."
+            if wrong
+            else "every verdict is as expected."
+        )
     )
     if results:
         task = results[0].bundled.task
