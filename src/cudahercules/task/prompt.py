@@ -97,7 +97,7 @@ def describe_values(values: Distribution) -> str:
 
 def _environment(task: Task) -> Iterator[str]:
     yield f"* GPU: {_HARDWARE[task.target]}."
-    yield f"* Compiler: nvcc of {TOOLKIT}, C++20, `-O3`. No other flags can be given."
+    yield f"* Compiler: nvcc of {TOOLKIT}, C++17, `-O3`. No other flags can be given."
     yield f"* Allowed: {_LIBRARIES[task.library_policy]} Inline PTX is allowed."
 
 
@@ -133,4 +133,6 @@ def _tolerance(tensor: Tensor, bound: Tolerance) -> str:
     text = f"relative L2 error of the whole output at most {bound.l2:g}"
     if len(tensor.shape) > 1:
         text += f", of the worst {row} at most {bound.row_l2:g}"
-    return f"{text}, and no element off by more than {bound.element:g} times the root mean square of its {row}."
+    return (
+        f"{text}, and no element off by more than {bound.element:g} times the root mean square of its {row}."
+    )

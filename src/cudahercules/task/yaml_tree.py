@@ -20,6 +20,7 @@ from cudahercules.errors import TaskError
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 16
+MAX_KEY = 80
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,30}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -141,7 +142,7 @@ class _Builder:
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise Problem(line, "", "anchors and aliases are not allowed; write the value out")
         if (tag := getattr(event, "tag", None)) not in (None, "!"):
-            raise Problem(line, "", f"the tag {tag} is not allowed")
+            raise Problem(line, "", f"the tag {tag[:40]!r} is not allowed")
         if isinstance(event, yaml.ScalarEvent):
             plain = event.style is None or event.style == ""
             return Node(_scalar(event.value, line) if plain else event.value, line)
@@ -160,6 +161,8 @@ class _Builder:
             if not isinstance(event, yaml.ScalarEvent) or getattr(event, "tag", None) or event.anchor:
                 raise Problem(_line(event), "", "a key must be a plain word")
             key = event.value
+            if len(key) > MAX_KEY or not key.isprintable():
+                raise Problem(_line(event), "", f"a key has at most {MAX_KEY} printable characters")
             if key in values:
                 raise Problem(_line(event), key, f"is given twice (first in line {lines[key]})")
             lines[key] = _line(event)
@@ -180,7 +183,7 @@ def _scalar(text: str, line: int) -> Any:
     if _FLOAT.fullmatch(text):
         value = float(text)
         if value in (float("inf"), float("-inf")):
-            raise Problem(line, "", f"{text} is not a finite number")
+            raise Problem(line, "", f"{text[:20]} is not a finite number")
         return value
     return text
 
@@ -221,7 +224,7 @@ def _fill(node: Node, parameters: dict[str, int | str], field_name: str) -> int 
     text: str = node.value
     for name in _PLACEHOLDER.findall(text):
         if name not in parameters:
-            raise Problem(node.line, field_name, f"{{{name}}} is no parameter of the members")
+            raise Problem(node.line, field_name, f"{{{name[:40]}}} is no parameter of the members")
     if whole := _PLACEHOLDER.fullmatch(text):
         return parameters[whole[1]]
     return _PLACEHOLDER.sub(lambda m: str(parameters[m[1]]), text)

@@ -15,9 +15,7 @@ def flashinfer_rope(inputs, outputs, sizes, scalars):
     position, table = inputs["position"], inputs["cos_sin"]
 
     def run():
-        q_out, k_out = flashinfer.apply_rope_with_cos_sin_cache(
-            position, q, k, head_dim, table, is_neox=neox
-        )
+        q_out, k_out = flashinfer.apply_rope_with_cos_sin_cache(position, q, k, head_dim, table, is_neox=neox)
         return {
             "q_out": q_out.view(outputs["q_out"].shape),
             "k_out": k_out.view(outputs["k_out"].shape),

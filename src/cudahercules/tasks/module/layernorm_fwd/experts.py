@@ -13,7 +13,7 @@ def liger_layer_norm(inputs, outputs, sizes, scalars):
 
     def run():
         z, _, mean, rstd, *_ = layer_norm_forward(x, weight, bias, eps)
-        return {"z": z, "mean": mean, "rstd": rstd}
+        return {"z": z, "mean": mean, "rstd": rstd.view(-1, 1)}
 
     run.versions = {"torch": torch.__version__}
     return run
@@ -27,7 +27,7 @@ def torch_compile(inputs, outputs, sizes, scalars):
 
     def forward(x, weight, bias):
         z, mean, rstd = torch.native_layer_norm(x, (hidden,), weight, bias, eps)
-        return z, mean.reshape(-1), rstd.reshape(-1)
+        return z, mean.reshape(-1), rstd.reshape(-1, 1)
 
     compiled = torch.compile(forward, mode="max-autotune-no-cudagraphs", dynamic=False)
 
@@ -46,10 +46,8 @@ def torch_native(inputs, outputs, sizes, scalars):
     hidden, eps = sizes["hidden"], scalars["eps"]
 
     def run():
-        z, mean, rstd = torch.native_layer_norm(
-            inputs["x"], (hidden,), inputs["weight"], inputs["bias"], eps
-        )
-        return {"z": z, "mean": mean.view(-1), "rstd": rstd.view(-1)}
+        z, mean, rstd = torch.native_layer_norm(inputs["x"], (hidden,), inputs["weight"], inputs["bias"], eps)
+        return {"z": z, "mean": mean.view(-1), "rstd": rstd.view(-1, 1)}
 
     run.versions = {"torch": torch.__version__}
     return run
