@@ -134,7 +134,8 @@ _EDGES = (
 
 
 def inputs(variant: Variant, count: int) -> np.ndarray:
-    """`count` tuples of operands: adversarial with adversarial, adversarial with random, random with random."""
+    """`count` tuples of operands: adversarial with adversarial, adversarial with random, random with random,
+    and floats whose product or quotient lies around the smallest normal number."""
     generator = random.Random(variant.name)
     types = sources(variant)
     pools = [adversarial(type_) for type_ in types]
@@ -142,13 +143,40 @@ def inputs(variant: Variant, count: int) -> np.ndarray:
     if len(types) == 1:
         tuples += [(value,) for value in pools[0]]
     while len(tuples) < count:
-        kind = len(tuples) % 3
+        kind = len(tuples) % 4
+        if kind == 3 and len(types) > 1 and types[0] in SCALARS_OF:
+            tuples.append(tuple(_near_smallest_normal(types, generator)))
+            continue
         row = []
         for type_, pool in zip(types, pools, strict=True):
             structured = kind == 0 or (kind == 1 and generator.random() < 0.5)
             row.append(generator.choice(pool) if structured else _random_value(type_, generator))
         tuples.append(tuple(row))
     return np.array(tuples, dtype=np.uint64)
+
+
+SCALARS_OF = {**{name: name for name in FORMATS}, "f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
+
+
+def _near_smallest_normal(types: list[str], generator: random.Random) -> list[int]:
+    """One factor near a power of two, one that brings the result there, and small addends."""
+    exponent, mantissa = FORMATS[SCALARS_OF[types[0]]]
+    width = 1 + exponent + mantissa
+    bias = (1 << (exponent - 1)) - 1
+    shift = generator.randint(-1, min(3, bias - 2))
+    first = ((bias + shift) << mantissa) + generator.randint(-3, 3)
+    second = max(0, ((1 - shift) << mantissa) + generator.randint(-3, 3))
+    values = [first, second]
+    generator.shuffle(values)
+    values.append(generator.choice([0, 0, 1, 2, 3, 1 << mantissa, (1 << mantissa) - 1]))
+    words = [value | generator.getrandbits(1) << (width - 1) for value in values]
+    pool = []
+    for index, type_ in enumerate(types):
+        word = words[index % 3] if type_ in SCALARS_OF else _random_value(type_, generator)
+        if type_ in ("f16x2", "bf16x2", "f32x2"):
+            word |= words[index % 3] << width
+        pool.append(word & ((1 << ir.bits(type_)) - 1))
+    return pool
 
 
 def _random_value(type_: str, generator: random.Random) -> int:

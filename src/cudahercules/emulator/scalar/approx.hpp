@@ -7,10 +7,11 @@
 
 namespace ptx {
 
-// The hardware takes the angle in turns: x times 1/(2 pi), rounded to fp32, then a table over one turn. Far from zero that
-// product's rounding is the error (0.005 at 57344), and it is the same here.
+// The hardware takes the angle in turns: x times 1/(2 pi), rounded toward zero to fp32, then a table over one turn. Far from
+// zero that product's rounding is the error (0.005 at 57344), and it is the same here.
 PTX_INLINE double in_turns(float x) {
-    const double turns = double(x * 0.15915494309189535f);
+    const double product = double(x) * double(0.15915494309189535f);  // exact
+    const double turns = bits<double>(bits<u64>(product) & ~u64(0x1fffffff));
     return (turns - __builtin_nearbyint(turns)) * 6.283185307179586;
 }
 template <bool ftz>

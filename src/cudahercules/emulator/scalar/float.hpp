@@ -1,7 +1,7 @@
 // fp32 and fp64 arithmetic: exact IEEE results in every rounding mode, .ftz, .sat, and PTX's NaN rules for min and max.
 #pragma once
 
-#include "bits.hpp"
+#include "encode.hpp"
 #include "integer.hpp"
 
 #if !defined(__x86_64__) || !defined(__FMA__)
@@ -121,6 +121,23 @@ PTX_INLINE double flush_if(double x) {
     return x;  // no .ftz in fp64
 }
 
+// .ftz of a result: flushed if it is below the smallest normal number after rounding to full precision with an unbounded
+// exponent (as an H200 does). Only a result of exactly that number needs the exact value to decide.
+template <Round R>
+PTX_INLINE bool is_tiny(double exact, double smallest_normal, double half_ulp) {
+    const double m = exact < 0 ? -exact : exact;
+    if (R == Round::rn) return m < smallest_normal - half_ulp;
+    const bool away = R == (exact < 0 ? Round::rm : Round::rp);
+    return away ? m <= smallest_normal - 2 * half_ulp : m < smallest_normal;
+}
+template <Round R, class Exact>
+PTX_INLINE float flush_result(float r, Exact exact) {
+    const u32 b = bits<u32>(r);
+    if (__builtin_expect((b & 0x7fffffffu) == 0x00800000u, 0) && is_tiny<R>(exact(), 0x1p-126, 0x1p-151))
+        return bits<float>(b & 0x80000000u);
+    return flush(r);
+}
+
 // ---- arithmetic ----------------------------------------------------------------------------------------------------------
 
 template <Round R, bool ftz, bool sat, class F>
@@ -141,22 +158,26 @@ template <Round R, bool ftz, bool sat, class F>
 PTX_INLINE F fmul(F a, F b) {
     a = flush_if<ftz>(a);
     b = flush_if<ftz>(b);
-    const F r = R == Round::rn ? a * b : directed_mul<R>(a, b);
-    return saturate_if<sat>(hot(flush_if<ftz>(r)));
+    F r = R == Round::rn ? a * b : directed_mul<R>(a, b);
+    if constexpr (ftz) r = flush_result<R>(r, [&] { return double(a) * b; });
+    return saturate_if<sat>(hot(r));
 }
 template <Round R, bool ftz, bool sat, class F>
 PTX_INLINE F ffma(F a, F b, F c) {
     a = flush_if<ftz>(a);
     b = flush_if<ftz>(b);
     c = flush_if<ftz>(c);
-    const F r = R == Round::rn ? fused(a, b, c) : directed_fma<R>(a, b, c);
-    return saturate_if<sat>(hot(flush_if<ftz>(r)));
+    F r = R == Round::rn ? fused(a, b, c) : directed_fma<R>(a, b, c);
+    if constexpr (ftz) r = flush_result<R>(r, [&] { return add_odd(double(a) * b, c); });
+    return saturate_if<sat>(hot(r));
 }
 template <Round R, bool ftz, class F>
 PTX_INLINE F fdiv(F a, F b) {
     a = flush_if<ftz>(a);
     b = flush_if<ftz>(b);
-    return canonical(flush_if<ftz>(R == Round::rn ? a / b : directed_div<R>(a, b)));
+    F r = R == Round::rn ? a / b : directed_div<R>(a, b);
+    if constexpr (ftz) r = flush_result<R>(r, [&] { return double(a) / double(b); });
+    return canonical(r);
 }
 template <Round R, bool ftz, class F>
 PTX_INLINE F frcp(F a) {

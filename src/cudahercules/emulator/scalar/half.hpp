@@ -61,6 +61,13 @@ PTX_INLINE u16 limit_half(u16 x) {
     return limit == Limit::sat && x > H::one ? H::one : x;
 }
 
+// A result of exactly the smallest normal f16 is flushed if it was smaller before it was rounded (see is_tiny).
+template <bool ftz>
+PTX_INLINE u16 flush_product(u16 r, double exact) {
+    if (ftz && (r & 0x7fff) == 0x0400 && is_tiny<Round::rn>(exact, 0x1p-14, 0x1p-26)) return u16(r & 0x8000);
+    return flush_half<Half, ftz>(r);
+}
+
 template <class H, bool ftz, Limit limit>
 PTX_INLINE u16 hadd(u16 a, u16 b) {
     return limit_half<H, limit>(flush_half<H, ftz>(H::sum(flush_half<H, ftz>(a), flush_half<H, ftz>(b))));
@@ -71,12 +78,14 @@ PTX_INLINE u16 hsub(u16 a, u16 b) {
 }
 template <class H, bool ftz, Limit limit>
 PTX_INLINE u16 hmul(u16 a, u16 b) {
-    return limit_half<H, limit>(flush_half<H, ftz>(H::product(flush_half<H, ftz>(a), flush_half<H, ftz>(b))));
+    a = flush_half<H, ftz>(a), b = flush_half<H, ftz>(b);
+    return limit_half<H, limit>(flush_product<ftz>(H::product(a, b), double(H::widen(a)) * H::widen(b)));
 }
 template <class H, bool ftz, Limit limit>
 PTX_INLINE u16 hfma(u16 a, u16 b, u16 c) {
-    const u16 r = H::fused(flush_half<H, ftz>(a), flush_half<H, ftz>(b), flush_half<H, ftz>(c));
-    return limit_half<H, limit>(flush_half<H, ftz>(r));
+    a = flush_half<H, ftz>(a), b = flush_half<H, ftz>(b), c = flush_half<H, ftz>(c);
+    const double exact = ftz ? double(H::widen(a)) * H::widen(b) + H::widen(c) : 0;  // .ftz is for f16 only
+    return limit_half<H, limit>(flush_product<ftz>(H::fused(a, b, c), exact));
 }
 template <class H, bool ftz>
 PTX_INLINE u16 hneg(u16 a) {

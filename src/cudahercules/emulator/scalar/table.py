@@ -385,7 +385,7 @@ CONVERT = (
     _row(
         "cvt.rnd{.ftz}{.sat}.f16.f32",
         "d:f16 a",
-        "saturate_half<Half, $sat>(f32_to_f16<$rnd>(flush_if<$ftz>($a)))",
+        "saturate_half<Half, $sat>(f32_to_f16<$rnd>($a))",
     ),
     _row("cvt.rn_rz{.relu}{.satfinite}.f16.f32", "d:f16 a", "f32_to_f16<$rn_rz, $satfinite, $relu>($a)"),
     _row("cvt.rnd.bf16.f32", "d:bf16 a", "f32_to_bf16<$rnd>($a)"),
