@@ -213,8 +213,8 @@ class _Checker:
                 self.refuse(field, f"offset {offset} is outside the {len(data)} bytes")
             if any(data[offset:end]):
                 self.refuse(field, f"the bytes at {offset} are not zero")
-        for marks in (relocations, maps):
-            if any(a.offset >= b.offset for a, b in zip(marks, marks[1:], strict=False)):
+        for offsets in ([r.offset for r in relocations], [m.offset for m in maps]):
+            if offsets != sorted(offsets):
                 self.refuse("relocations", "not in ascending order")
 
     def _tensor_map(self, m: TensorMap) -> None:
@@ -276,6 +276,8 @@ class _Checker:
                 self.refuse("block", f"{op.block} is out of range")
         if math.prod(op.block) > min(MAX_BLOCK_THREADS, kernel.max_threads):
             self.refuse("block", f"{math.prod(op.block)} threads, the kernel allows {kernel.max_threads}")
+        if any(kernel.required_threads) and op.block != kernel.required_threads:
+            self.refuse("block", f"{op.block}, the kernel requires {kernel.required_threads}")
         if op.dynamic_shared + kernel.static_shared > MAX_DYNAMIC_SHARED:
             self.refuse("dynamic_shared", f"{op.dynamic_shared} bytes are out of range")
         if any(op.cluster) or any(kernel.required_cluster):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from cudahercules.errors import PlanError
 from cudahercules.record.plan import ARENA_BASE, Buffer, Placed, Relocation, Symbol
 
+Kind = Literal["buffer", "symbol"]
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT = 64
 MAGIC = bytes([0x9D]) + b"HerculesTMap" + bytes([0xC3, 0x5A, 0xE1])
@@ -30,13 +32,14 @@ class AddressBook:
     """Which buffer or symbol an address lies in."""
 
     def __init__(self, buffers: Sequence[Buffer], symbols: Sequence[Symbol]):
-        spans = [(b.address, b.size, "buffer", i) for i, b in enumerate(buffers)]
+        spans: list[tuple[int, int, Kind, int]] = []
+        spans += [(b.address, b.size, "buffer", i) for i, b in enumerate(buffers)]
         spans += [(s.address, s.size, "symbol", i) for i, s in enumerate(symbols)]
         self._spans = sorted(spans)
         self._starts = [s[0] for s in self._spans]
         self._end = max((s[0] + s[1] for s in self._spans), default=ARENA_BASE)
 
-    def find(self, address: int, size: int = 0) -> tuple[str, int, int] | None:
+    def find(self, address: int, size: int = 0) -> tuple[Kind, int, int] | None:
         """(kind, index, offset) of the buffer or symbol that holds ``[address, address + size]``."""
         at = bisect_right(self._starts, address) - 1
         if at < 0:
@@ -73,9 +76,7 @@ def extract(
         found = book.find(value)
         if found is not None:
             kind, index, addend = found
-            relocations.append(
-                Relocation.model_construct(offset=offset, kind=kind, index=index, addend=addend)
-            )
+            relocations.append(Relocation(offset=offset, kind=kind, index=index, addend=addend))
             clean[offset : offset + 8] = bytes(8)
     return bytes(clean), tuple(relocations), placed
 

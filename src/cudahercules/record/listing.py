@@ -76,7 +76,8 @@ class _View:
             return self._launch(op)
         if isinstance(op, Memset):
             rows = f" x {op.height} rows" if op.height > 1 else ""
-            return f"memset  {self.at(op.address)}, {size_text(op.width * op.element_size)}{rows} = {op.value:#x}"
+            size = size_text(op.width * op.element_size)
+            return f"memset  {self.at(op.address)}, {size}{rows} = {op.value:#x}"
         if isinstance(op, Copy):
             rows = f" x {op.height} rows" if op.height > 1 else ""
             return f"copy    {self.at(op.source)} -> {self.at(op.destination)}, {size_text(op.width)}{rows}"

@@ -19,7 +19,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from cudahercules.task.model import Model
 
-PLAN_VERSION = 1
+PLAN_VERSION: Literal[1] = 1
 
 ARENA_BASE = 0x4A5B_0000_0000
 """Preferred base of the arena (honoured by the driver and by mmap; replay relocates otherwise)."""

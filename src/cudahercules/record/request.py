@@ -37,7 +37,7 @@ def request_text(
         lines.append(f"module {module.fatbin_hash}")
         for index, k in enumerate(module.kernels):
             numbers = [number, index, k.registers, k.static_shared, k.local, k.constant, k.max_threads]
-            numbers += [*k.required_cluster, len(k.parameters)]
+            numbers += [*k.required_cluster, *k.required_threads, len(k.parameters)]
             numbers += [n for parameter in k.parameters for n in parameter]
             lines.append(f"kernel {' '.join(map(str, numbers))} {k.name}")
     lines += [f"symbol {s.module} {s.space[0]} {s.address} {s.size} {s.name}" for s in symbols]

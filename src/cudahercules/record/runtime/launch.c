@@ -43,6 +43,9 @@ static cudaError_t check_shape(const Launch *l) {
     if (threads > (uint64_t)k->max_threads)
         REJECT(cudaErrorInvalidConfiguration, "%llu threads a block, its launch bounds allow %d",
                (unsigned long long)threads, k->max_threads);
+    if (k->block[0] && memcmp(k->block, l->block, sizeof k->block))
+        REJECT(cudaErrorInvalidConfiguration, "a block of %u x %u x %u, the kernel requires %u x %u x %u", l->block[0],
+               l->block[1], l->block[2], k->block[0], k->block[1], k->block[2]);
     if (l->dynamic_shared > (size_t)k->max_dynamic)
         REJECT(cudaErrorInvalidValue,
                "%zu bytes of dynamic shared memory, %d are allowed (more needs cudaFuncSetAttribute with "

@@ -18,9 +18,9 @@ static void *append(void *items, int count, size_t size) {
 static void read_kernel(char *rest, const char *line) {
     Kernel k = {.carveout = -1};
     int used, shared_block = 0;
-    if (sscanf(rest, "%d %d %d %d %d %d %d %u %u %u %d%n", &k.module, &k.index, &k.registers, &k.static_shared,
-               &k.local, &k.constant, &k.max_threads, &k.cluster[0], &k.cluster[1], &k.cluster[2],
-               &k.parameter_count, &used) != 11 ||
+    if (sscanf(rest, "%d %d %d %d %d %d %d %u %u %u %u %u %u %d%n", &k.module, &k.index, &k.registers,
+               &k.static_shared, &k.local, &k.constant, &k.max_threads, &k.cluster[0], &k.cluster[1], &k.cluster[2],
+               &k.block[0], &k.block[1], &k.block[2], &k.parameter_count, &used) != 14 ||
         k.parameter_count < 0 || k.parameter_count > 4096)
         bad_request(line);
     rest += used;

@@ -44,7 +44,7 @@ typedef struct {
     int module, index;
     char *name;
     int registers, static_shared, local, constant, max_threads;
-    unsigned cluster[3]; /* fixed at compile time, 0 0 0 otherwise */
+    unsigned cluster[3], block[3]; /* fixed at compile time, 0 0 0 otherwise */
     int parameter_count;
     Parameter *parameters;
     uint32_t parameter_bytes;
