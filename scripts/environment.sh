@@ -32,8 +32,13 @@ new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/
 ready() { PYTHONPATH=src "$1" -c "import cudahercules, $needed" >/dev/null 2>&1; }
 
 # --- an environment of an earlier run --------------------------------------------------------------
-stamp=.venv/.installed-$extras
-if [ -x .venv/bin/python ] && [ -e "$stamp" ] && [ ! pyproject.toml -nt "$stamp" ]; then
+installed() {
+  [ -x .venv/bin/python ] || return 1
+  for extra in $(echo "$extras" | tr , ' '); do
+    [ -e ".venv/.installed-$extra" ] && [ ! pyproject.toml -nt ".venv/.installed-$extra" ] || return 1
+  done
+}
+if installed; then
   echo .venv/bin/python
   exit 0
 fi
@@ -57,7 +62,7 @@ case $extras in *gpu*) "$python" -c 'import torch' >/dev/null 2>&1 && shared=--s
 say "installing [$extras] into .venv with $python (log: $log)"
 if { [ -x .venv/bin/python ] || "$python" -m venv $shared .venv; } >"$log" 2>&1 &&
   .venv/bin/python -m pip install --disable-pip-version-check --retries 2 -e ".[$extras]" >>"$log" 2>&1; then
-  touch "$stamp"
+  for extra in $(echo "$extras" | tr , ' '); do touch ".venv/.installed-$extra"; done
   echo .venv/bin/python
   exit 0
 fi
