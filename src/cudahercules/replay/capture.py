@@ -39,35 +39,39 @@ NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 
 
 def encode_tensor_map(m: TensorMap, address: int) -> bytes:
-    """The 128 bytes of cuTensorMapEncodeTiled or Im2col for ``m`` at device address ``address``."""
-    type_ = api.CUtensorMapDataType(m.data_type)
-    sizes = [api.cuuint64_t(d) for d in m.dimensions]
-    strides = [api.cuuint64_t(s) for s in m.strides]
-    steps = [api.cuuint32_t(s) for s in m.element_strides]
-    modes = (
-        api.CUtensorMapInterleave(m.interleave),
-        api.CUtensorMapSwizzle(m.swizzle),
-        api.CUtensorMapL2promotion(m.l2_promotion),
-        api.CUtensorMapFloatOOBfill(m.oob_fill),
+    """The 128 bytes of cuTensorMapEncodeTiled or Im2col for ``m`` at device address ``address``.
+
+    Called through ctypes: the driver wants the result aligned to 64 bytes, which the object of
+    cuda-bindings is not always."""
+    wide, narrow, signed = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int32
+    room = ctypes.create_string_buffer(TENSOR_MAP_BYTES + 64)
+    target = ctypes.addressof(room) + -ctypes.addressof(room) % 64
+    common = (
+        ctypes.c_void_p(target),
+        ctypes.c_int(m.data_type),
+        narrow(m.rank),
+        ctypes.c_void_p(address),
+        _array(wide, m.dimensions),
+        _array(wide, m.strides),
     )
     if m.kind == "tiled":
-        box = [api.cuuint32_t(b) for b in m.box]
-        encoded = api.cuTensorMapEncodeTiled(type_, m.rank, address, sizes, strides, box, steps, *modes)
+        name = "cuTensorMapEncodeTiled"
+        own: tuple[Any, ...] = (_array(narrow, m.box), _array(narrow, m.element_strides))
     else:
-        encoded = api.cuTensorMapEncodeIm2col(
-            type_,
-            m.rank,
-            address,
-            sizes,
-            strides,
-            list(m.pixel_box_lower),
-            list(m.pixel_box_upper),
-            m.channels_per_pixel,
-            m.pixels_per_column,
-            steps,
-            *modes,
-        )
-    return ctypes.string_at(int(encoded.getPtr()), TENSOR_MAP_BYTES)
+        name = "cuTensorMapEncodeIm2col"
+        corners = (_array(signed, m.pixel_box_lower), _array(signed, m.pixel_box_upper))
+        counts = (narrow(m.channels_per_pixel), narrow(m.pixels_per_column))
+        own = (*corners, *counts, _array(narrow, m.element_strides))
+    modes = (m.interleave, m.swizzle, m.l2_promotion, m.oob_fill)
+    call = getattr(ctypes.CDLL("libcuda.so.1"), name)
+    code = call(*common, *own, *(ctypes.c_int(mode) for mode in modes))
+    if code:
+        raise CannotReplay(f"{name} refused a tensor map (CUresult {code}): {m!r}")
+    return ctypes.string_at(target, TENSOR_MAP_BYTES)
+
+
+def _array(kind: Any, values: Sequence[int]) -> Any:
+    return (kind * max(len(values), 1))(*values)
 
 
 @dataclass
