@@ -91,7 +91,7 @@ def judge(monkeypatch, tmp_path):
     def run(*, emulate=right, record=plan_of, roles=cpu.CHECKED_ROLES, seed="s"):
         monkeypatch.setattr(cpu, "record", record)
         monkeypatch.setattr(cpu, "emulate", emulate)
-        monkeypatch.setattr(cpu, "compile_modules", lambda _artifact: None)
+        monkeypatch.setattr(cpu, "_compile_ahead", lambda _artifact: None)
         monkeypatch.setattr(cpu, "_instruction_mixes", lambda _artifact: {"multiply": {"ffma": 3}})
         case = Case(
             task=task,

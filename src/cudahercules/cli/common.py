@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,11 +39,27 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
             _discard_stdout()
             raise typer.Exit(1) from None
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            fail(f"no space left on the disk ({error.filename or 'output'}): free some and try again", 3)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                fail(f"no space left on the disk ({error.filename or 'output'}): free some and try again", 3)
+            _our_fault(error)
+        except typer.Exit:
+            raise
+        except Exception as error:
+            _our_fault(error)
 
     return run
+
+
+def _our_fault(error: Exception) -> None:
+    """An exception that no user's mistake should be able to cause: short, unless debugging."""
+    if os.environ.get("HERCULES_DEBUG"):
+        raise error
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    fail(
+        f"{type(error).__name__} at {frame.filename}:{frame.lineno}: {error}. This is a fault of "
+        "CUDAHercules; HERCULES_DEBUG=1 shows the traceback",
+        3,
+    )
 
 
 def fail(message: str, code: int) -> None:

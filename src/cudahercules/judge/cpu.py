@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from cudahercules.build.artifact import Artifact
+from cudahercules.emulator.native import host_program
 from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupported
-from cudahercules.emulator.run import compile_modules, emulate
+from cudahercules.emulator.run import emulate
+from cudahercules.emulator.translation import build_translation
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.judge.checks import check_inputs_unchanged, check_output
 from cudahercules.judge.evidence import Evidence
@@ -92,7 +94,9 @@ def _compile_ahead(artifact: Artifact) -> None:
     Whatever goes wrong here goes wrong again, and is reported, when the plan is emulated.
     """
     try:
-        compile_modules(artifact)
+        for module in artifact.modules:
+            build_translation(artifact.path(module.ptx).read_text())
+        host_program()
     except (MachineError, OSError, ValueError):
         return
 
@@ -159,8 +163,12 @@ class _Run:
         contents = {t.name: self._contents(t, values) for t in self.task.tensors}
         reference = pool.submit(partial(reference_of, self.family, self.task, self.workload, values))
         ran = time.monotonic()
-        outcome = emulate(self.plan, self.artifact, contents, self.limit_s)
-        self.case.watch.run += time.monotonic() - ran
+        try:
+            outcome = emulate(self.plan, self.artifact, contents, self.limit_s)
+        except PlanError as error:
+            return self.case.contract_error(str(error), self.workload.name)
+        finally:
+            self.case.watch.run += time.monotonic() - ran
         if not isinstance(outcome, Completed):
             return self._failure(outcome)
         checked = time.monotonic()

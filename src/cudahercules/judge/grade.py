@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
+from cudahercules.build.toolchain import resolve_architecture
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
 from cudahercules.judge.cpu import LIMIT_S, judge_on_cpu
@@ -24,8 +25,6 @@ from cudahercules.task.load import load_task
 from cudahercules.task.model import Task, WorkloadRole
 
 DEVICES = ("auto", "gpu", "cpu")
-EMULATED_ARCHITECTURE = "80"
-"""What ``general`` tasks are built for where there is no GPU."""
 
 
 def grade(
@@ -89,7 +88,12 @@ def _judge(
     limit_s: float,
 ) -> Verdict:
     gpu = _gpu_module().find_gpu() if kind == "gpu" else None
-    architecture = case.task.target.architecture or (gpu.architecture if gpu else EMULATED_ARCHITECTURE)
+    if gpu is not None:
+        _gpu_module().get_ready(case.task, gpu)
+    built_for = case.task.target.architecture
+    architecture = (
+        gpu.architecture if gpu is not None and not built_for else resolve_architecture(case.task.target)
+    )
     case.architecture = architecture
     case.notify("compiling")
     started = time.monotonic()

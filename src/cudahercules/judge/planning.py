@@ -9,8 +9,8 @@ from pathlib import Path
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import load_candidate
 from cudahercules.build.compile import BuildFailure, build
+from cudahercules.build.toolchain import resolve_architecture
 from cudahercules.errors import HerculesError, UsageError
-from cudahercules.judge.grade import EMULATED_ARCHITECTURE
 from cudahercules.measure.profiles import load_profile
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import record
@@ -35,7 +35,7 @@ def plan_candidate(
     task = load_task(task) if isinstance(task, str) else task
     chosen = find_workload(task, workload)
     candidate = load_candidate(path)
-    architecture = task.target.architecture or EMULATED_ARCHITECTURE
+    architecture = resolve_architecture(task.target)
     notify("compiling")
     artifact = build(candidate, task, architecture)
     if isinstance(artifact, BuildFailure):

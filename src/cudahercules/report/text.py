@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from cudahercules.names import demangled
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
@@ -159,7 +161,7 @@ def _checks(rows: Sequence[Checked]) -> Table:
 def _kernels(kernels: Sequence[KernelReport]) -> Table:
     rows = [
         [
-            k.name,
+            demangled(k.name),
             str(k.launches),
             str(k.registers),
             str(k.static_shared),

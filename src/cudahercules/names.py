@@ -1,0 +1,38 @@
+"""Names of kernels as their author wrote them."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+
+@lru_cache(maxsize=1024)
+def demangled(name: str) -> str:
+    """A mangled C++ name without its parameters; any other name, or any name where the C++ library
+    is missing, as it is."""
+    if not name.startswith("_Z"):
+        return name
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return name
+    demangle = library.__cxa_demangle
+    demangle.restype, status = ctypes.c_void_p, ctypes.c_int()
+    text = demangle(name.encode(), None, None, ctypes.byref(status))
+    if not text:
+        return name
+    try:
+        readable = ctypes.string_at(text).decode(errors="replace")
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(text))
+    return without_parameters(readable)
+
+
+def without_parameters(signature: str) -> str:
+    """``void ns::f<(int)4>(float*)`` → ``ns::f<(int)4>``: the parentheses that count are outside ``<>``."""
+    depth = 0
+    for position, character in enumerate(signature):
+        if character == "(" and depth == 0 and not signature.startswith("(anonymous namespace)", position):
+            return signature[:position].removeprefix("void ")
+        depth += (character == "<") - (character == ">")
+    return signature.removeprefix("void ")
