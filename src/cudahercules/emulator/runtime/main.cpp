@@ -32,7 +32,8 @@ uint64_t blobs_size = 0;
 std::deque<Worker> workers;
 uint64_t launches = 0;
 
-// map ADDRESS SIZE FILE_OFFSET: whole pages at a fixed address. FILE_OFFSET -1: private, filled with 0xff.
+// map ADDRESS SIZE FILE_OFFSET: whole pages at a fixed address. FILE_OFFSET -2: private and zero; -1: private
+// and filled with 0x7fff, a NaN in every float type, as scratch memory is not zero on a GPU either.
 void map_memory(std::istream& in) {
   uint64_t address, size;
   int64_t offset;
@@ -41,7 +42,7 @@ void map_memory(std::istream& in) {
   void* wanted = reinterpret_cast<void*>(address);
   void* at = mmap(wanted, size, PROT_READ | PROT_WRITE, flags, offset < 0 ? -1 : memory_fd, offset < 0 ? 0 : offset);
   if (at != wanted) refuse("cannot map " + std::to_string(size) + " bytes at the address that the plan states");
-  if (offset < 0) memset(at, 0xff, size);
+  if (offset == -1) std::fill_n(static_cast<uint16_t*>(at), size / 2, uint16_t(0x7fff));
 }
 
 void add_range(std::istream& in) {

@@ -1,0 +1,113 @@
+"""The C++ side: how translations and the host program are compiled, and where they are kept."""
+
+from __future__ import annotations
+
+import platform
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+
+from cudahercules.build.toolchain import find_host_compiler
+from cudahercules.cache import digest, entry
+from cudahercules.errors import MachineError
+from cudahercules.process import Limits, run_limited
+
+ROOT = Path(__file__).parent
+RUNTIME = ROOT / "runtime"
+SCALAR = ROOT / "scalar"
+
+_COMPILE_LIMITS = Limits(wall_s=300, memory=8 << 30, output=1 << 16)
+_FLAGS = (
+    "-std=c++20",
+    "-w",
+    "-mcx16",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-stack-protector",
+    "-fno-strict-aliasing",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+)
+_KERNEL_FLAGS = (
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-asynchronous-unwind-tables",
+    f"-I{RUNTIME}",
+    f"-I{SCALAR}",
+)
+_HOST_FLAGS = ("-O2", "-std=c++20", "-w", "-mcx16", "-fno-exceptions", "-fno-rtti", "-pthread")
+
+
+@lru_cache(maxsize=1)
+def machine_flags() -> tuple[str, ...]:
+    """Code for the oldest x86-64 level that has FMA, F16C and AVX2. Raises MachineError elsewhere."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        raise MachineError(f"the CPU judge needs an x86-64 processor, this one is {platform.machine()}")
+    features = set()
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("flags"):
+            features = set(line.split())
+            break
+    missing = {"avx2", "fma", "f16c", "bmi2", "cx16"} - features
+    if missing:
+        raise MachineError(f"the CPU judge needs a processor with {', '.join(sorted(missing))}")
+    return ("-march=x86-64-v3",)
+
+
+@lru_cache(maxsize=1)
+def sources_digest() -> str:
+    """SHA-256 over every source file that decides what a translation is."""
+    files = sorted(p for p in ROOT.rglob("*") if p.suffix in (".py", ".hpp", ".cpp") and p.name != "run.py")
+    return digest(*(part for p in files for part in (p.name, p.read_bytes())))
+
+
+@lru_cache(maxsize=1)
+def _compiler() -> tuple[Path, str]:
+    path, version = find_host_compiler()
+    return path, version
+
+
+def toolchain_digest() -> str:
+    path, version = _compiler()
+    return digest(str(path), version, *machine_flags(), *_FLAGS, *_KERNEL_FLAGS[:1], sources_digest())
+
+
+def compile_kernels(source: Path, target: Path) -> None:
+    """g++ for one translation. Raises MachineError with the compiler's words (an error of ours)."""
+    _run([*_FLAGS, *_KERNEL_FLAGS, *machine_flags(), source, "-o", target])
+
+
+def host_program() -> Path:
+    """The executable that runs plans; built once for this version and compiler."""
+    path, version = _compiler()
+    directory, _ = entry(
+        "emulator-host", digest(str(path), version, *_HOST_FLAGS, sources_digest()), _build_host
+    )
+    return directory / "host"
+
+
+def _build_host(directory: Path) -> None:
+    sources = sorted(RUNTIME.glob("*.cpp"))
+    objects = [directory / f"{s.stem}.o" for s in sources]
+    with ThreadPoolExecutor() as pool:
+        jobs = [
+            pool.submit(_run, [*_HOST_FLAGS, *machine_flags(), "-c", s, "-o", o])
+            for s, o in zip(sources, objects, strict=True)
+        ]
+        for job in jobs:
+            job.result()
+    _run([*objects, "-rdynamic", "-pthread", "-ldl", "-o", directory / "host"])
+    for o in objects:
+        o.unlink()
+
+
+def _run(arguments: list[str | Path]) -> None:
+    path, _ = _compiler()
+    finished = run_limited([path, *arguments], _COMPILE_LIMITS, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
+    if finished.timed_out:
+        raise MachineError(f"{path} did not end within {_COMPILE_LIMITS.wall_s:.0f} s")
+    if finished.status != 0:
+        text = finished.stderr.decode(errors="replace")[:2000]
+        raise MachineError(f"{path} failed with status {finished.status} on a translation: {text}")

@@ -1,0 +1,134 @@
+"""Run a plan on the CPU: every kernel, memset, copy and upload, in issue order, in a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from cudahercules.build.artifact import Artifact
+from cudahercules.emulator import native
+from cudahercules.emulator.faults import demangled, fault_of, shown_file
+from cudahercules.emulator.job import Job, write_job, written_by_host
+from cudahercules.emulator.outcome import Completed, Counters, Fault, Outcome, OutOfFuel, Unsupported
+from cudahercules.emulator.space import Space
+from cudahercules.emulator.translation import Built, build_translation
+from cudahercules.errors import PlanError
+from cudahercules.process import Finished, Limits, run_limited
+from cudahercules.record.plan import LaunchPlan
+
+_GRACE_S = 5.0
+"""The child ends itself at its time limit; this long after it, it is killed."""
+
+
+def emulate(
+    plan: LaunchPlan,
+    artifact: Artifact,
+    contents: Mapping[str, np.ndarray],
+    wall_s: float,
+    *,
+    threads: int | None = None,
+    counting: bool = False,
+) -> Outcome:
+    """Run ``plan.prepare``, then ``plan.solve``.
+
+    ``contents`` holds, by buffer name, uint8 arrays of the buffers' sizes in bytes: what they contain
+    before; writable ones (and inputs that the plan's own host operations write) are updated in place.
+    Buffers that are not in it begin with poison, module variables with their initial values.
+
+    ``wall_s`` limits the run in seconds (translating and compiling come before it and are cached);
+    ``threads`` is the number of OS threads (default: all cores that this process may use). With
+    ``counting`` a build of its own counts dynamic instructions.
+
+    Raises PlanError for a plan that does not fit the artifact or asks for what hardware would refuse,
+    MachineError if this machine cannot do it.
+    """
+    if plan.version != 1:
+        raise PlanError(f"plan version {plan.version} is not known")
+    modules = [build_translation(artifact.path(m.ptx).read_text(), counting) for m in artifact.modules]
+    if refused := tuple(u for m in modules for u in m.unsupported):
+        return Unsupported(instructions=refused)
+    space = Space(plan, modules)
+    result_fd = os.memfd_create("hercules-result")
+    try:
+        job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s)
+        try:
+            finished = run_limited(
+                [native.host_program()],
+                Limits(wall_s=wall_s + _GRACE_S),
+                stdin="\n".join((*job.lines, "")).encode(),
+                pass_fds=(job.memory, result_fd),
+            )
+            outcome = _outcome(finished, _message(result_fd), space, modules, wall_s, counting)
+            if isinstance(outcome, Completed):
+                _copy_back(plan, space, job, contents)
+            return outcome
+        finally:
+            job.close()
+    finally:
+        os.close(result_fd)
+
+
+def _cores() -> int:
+    return max(1, len(os.sched_getaffinity(0)))
+
+
+def _message(result_fd: int) -> dict | None:
+    size = os.fstat(result_fd).st_size
+    try:
+        message = json.loads(os.pread(result_fd, size, 0)) if size else None
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) else None
+
+
+def _outcome(
+    finished: Finished,
+    message: dict | None,
+    space: Space,
+    modules: list[Built],
+    wall_s: float,
+    counting: bool,
+) -> Outcome:
+    limit = f"{wall_s:g} s"
+    if message is None or finished.status != 0:
+        if finished.timed_out:
+            return OutOfFuel(kernel="", limit=limit)
+        return Fault(
+            what="illegal_instruction",
+            message=f"the emulator's process ended with status {finished.status} and without a result",
+            kernel="",
+        )
+    match message["kind"]:
+        case "completed":
+            return Completed(
+                counters=Counters(
+                    instructions=message["instructions"] if counting else None,
+                    threads=message["threads"],
+                    blocks=message["blocks"],
+                    seconds=message["seconds"],
+                ),
+                printed=message["printed"],
+            )
+        case "refused":
+            raise PlanError(message["message"])
+        case "out_of_fuel":
+            site = modules[message["module"]].sites()[message["site"]]
+            return OutOfFuel(
+                kernel=demangled(message["kernel"]),
+                limit=limit,
+                file=shown_file(site.file),
+                line=site.line,
+                printed=message["printed"],
+            )
+        case _:
+            return fault_of(message, space, modules[message["module"]].sites())
+
+
+def _copy_back(plan: LaunchPlan, space: Space, job: Job, contents: Mapping[str, np.ndarray]) -> None:
+    for region in space.buffers:
+        if region.name in job.places and (region.writable or written_by_host(plan, region)):
+            target = contents[region.name]
+            target.view(np.uint8).reshape(-1)[:] = job.read(region.name)

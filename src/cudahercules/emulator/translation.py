@@ -1,0 +1,103 @@
+"""PTX to a shared object, through the cache."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudahercules.cache import digest, entry
+from cudahercules.emulator import native
+from cudahercules.emulator.emit.context import Site
+from cudahercules.emulator.outcome import UnsupportedInstruction
+
+
+@dataclass(frozen=True)
+class ModuleVariable:
+    """A variable of global or constant memory: its initial bytes and where addresses stand in them."""
+
+    name: str
+    space: str
+    size: int
+    alignment: int
+    data: bytes
+    relocations: tuple[tuple[int, str, int], ...]  # offset, symbol, addend
+
+
+@dataclass(frozen=True)
+class Built:
+    """A translated module. With anything in ``unsupported`` there is no library."""
+
+    directory: Path
+    variables: tuple[ModuleVariable, ...]
+    functions: tuple[str, ...]
+    kernels: tuple[str, ...]
+    unsupported: tuple[UnsupportedInstruction, ...]
+
+    @property
+    def library(self) -> Path:
+        return self.directory / "module.so"
+
+    def sites(self) -> list[Site]:
+        return [Site(*row) for row in json.loads((self.directory / "sites.json").read_text())]
+
+
+def build_translation(ptx: str, counting: bool = False) -> Built:
+    """Translate and compile ``ptx``, or take it from the cache. Raises PtxError, MachineError."""
+    key = digest("translation", "counting" if counting else "plain", native.toolchain_digest(), ptx)
+    directory, _ = entry("emulator", key, lambda into: _make(ptx, counting, into))
+    return _load(directory)
+
+
+def _make(ptx: str, counting: bool, directory: Path) -> None:
+    # The parser and the emitters are only needed where nothing is cached.
+    from cudahercules.emulator.emit.module import translate
+    from cudahercules.emulator.ptx.parse import parse
+
+    translation = translate(parse(ptx), counting)
+    meta = {
+        "variables": [
+            {
+                "name": v.name,
+                "space": v.space,
+                "size": v.size,
+                "alignment": v.alignment,
+                "data": base64.b64encode(v.data).decode(),
+                "relocations": [[r.offset, r.symbol, r.addend] for r in v.relocations],
+            }
+            for v in translation.symbols
+        ],
+        "functions": translation.functions,
+        "kernels": translation.kernels,
+        "unsupported": [u.model_dump() for u in translation.unsupported],
+    }
+    (directory / "module.json").write_text(json.dumps(meta))
+    sites = [[s.function, s.file, s.line, s.instruction] for s in translation.sites]
+    (directory / "sites.json").write_text(json.dumps(sites))
+    if not translation.unsupported:
+        source = directory / "module.cpp"
+        source.write_text(translation.source)
+        native.compile_kernels(source, directory / "module.so")
+        source.unlink()
+
+
+def _load(directory: Path) -> Built:
+    meta = json.loads((directory / "module.json").read_text())
+    return Built(
+        directory,
+        tuple(
+            ModuleVariable(
+                v["name"],
+                v["space"],
+                v["size"],
+                v["alignment"],
+                base64.b64decode(v["data"]),
+                tuple((r[0], r[1], r[2]) for r in v["relocations"]),
+            )
+            for v in meta["variables"]
+        ),
+        tuple(meta["functions"]),
+        tuple(meta["kernels"]),
+        tuple(UnsupportedInstruction(**u) for u in meta["unsupported"]),
+    )
