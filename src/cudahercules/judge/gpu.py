@@ -19,9 +19,9 @@ from cudahercules.errors import MachineError, PlanError
 from cudahercules.judge import paired
 from cudahercules.judge.answers_gpu import KeptAnswer, reference_bytes, side_effects
 from cudahercules.judge.checks import check_output
-from cudahercules.judge.operands import reference_of
 from cudahercules.judge.device import Gpu, find_gpu
 from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
 from cudahercules.judge.station import LANES, Lanes, Station
 from cudahercules.judge.timing import task_row, workload_row

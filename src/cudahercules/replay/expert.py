@@ -11,6 +11,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -220,9 +221,14 @@ class ExpertSide:
 
 
 def load_experts(task: Task) -> ModuleType:
-    """The family's ``experts.py`` as a module of its own. Raises ExpertFailed if there is none."""
-    path = task.directory / "experts.py"
-    spec = importlib.util.spec_from_file_location(f"experts_{task.directory.name}", path)
+    """The family's ``experts.py`` as a module of its own, run once a process: what an expert compiled
+    or searched serves every instance. Raises ExpertFailed if there is no such file."""
+    return _load_once(task.directory / "experts.py")
+
+
+@lru_cache(maxsize=64)
+def _load_once(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"experts_{path.parent.name}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise ExpertFailed(f"{path} does not exist")
     module = importlib.util.module_from_spec(spec)

@@ -3,6 +3,15 @@
 Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``.
 """
 
+from functools import cache
+from pathlib import Path
+
+
+def tuned(inputs, outputs, sizes, scalars):
+    """Our own kernel in tuned.cu. An expert with a CUDA source of its name is built, recorded and
+    replayed as a plan, exactly like a candidate; this function is never run on tensors."""
+    return Path(__file__).with_name("tuned.cu")
+
 
 def flashinfer_rope(inputs, outputs, sizes, scalars):
     """FlashInfer's gather-and-rotate kernel, out of place, fp32 table, both pair styles."""
@@ -29,7 +38,20 @@ def torch_compile(inputs, outputs, sizes, scalars):
     """The formula in fp32, fused by torch.compile, autotuned."""
     import torch
 
-    half, interleaved = sizes["head_dim"] // 2, bool(sizes["interleaved"])
+    compiled = _compiled(sizes["head_dim"] // 2, bool(sizes["interleaved"]))
+
+    def run():
+        q_out, k_out = compiled(inputs["q"], inputs["k"], inputs["position"], inputs["cos_sin"])
+        return {"q_out": q_out, "k_out": k_out}
+
+    run.versions = {"torch": torch.__version__}
+    return run
+
+
+@cache
+def _compiled(half, interleaved):
+    """The formula for one member, compiled once a process."""
+    import torch
 
     def rotate(x, cos, sin):
         x = x.float()
@@ -46,14 +68,7 @@ def torch_compile(inputs, outputs, sizes, scalars):
         cos, sin = rows[:, None, :half], rows[:, None, half:]
         return rotate(q, cos, sin), rotate(k, cos, sin)
 
-    compiled = torch.compile(both, mode="max-autotune-no-cudagraphs", dynamic=False)
-
-    def run():
-        q_out, k_out = compiled(inputs["q"], inputs["k"], inputs["position"], inputs["cos_sin"])
-        return {"q_out": q_out, "k_out": k_out}
-
-    run.versions = {"torch": torch.__version__}
-    return run
+    return torch.compile(both, mode="max-autotune-no-cudagraphs", dynamic=False)
 
 
 def liger_rope(inputs, outputs, sizes, scalars):
