@@ -8,6 +8,7 @@ poison and looked at again after kept samples.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from cudahercules.record.plan import PAGE, Buffer
 from cudahercules.replay.driver import api
 
+SPACER_PAGES = 64
+"""A spacer has fewer pages of 2 MiB than this: far more places than instances."""
 SMALLEST_RESERVATION = 1 << 30
 """Reservations under 128 MiB ignore the wanted address (measured, driver 580): stay well above."""
 
@@ -75,6 +78,24 @@ def set_access(address: int, size: int, device: int, *, writable: bool) -> None:
         flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE if writable else flags.CU_MEM_ACCESS_FLAGS_PROT_READ
     )
     api.cuMemSetAccess(address, size, [access], 1)
+
+
+class Spacer:
+    """A random number of physical pages, taken before other memory is allocated and held beside it.
+
+    The driver hands the pages that were freed last out again; without a spacer every instance of a
+    measurement would lie where the one before lay, and placement (about 1 % of a short kernel's time)
+    would never vary. The size says nothing about inputs, so an ordinary generator will do.
+    """
+
+    def __init__(self, device: int):
+        pages = random.randrange(SPACER_PAGES)
+        self._handle = api.cuMemCreate(pages * PAGE, allocation_properties(device), 0) if pages else None
+
+    def close(self) -> None:
+        if self._handle is not None:
+            api.cuMemRelease(self._handle)
+            self._handle = None
 
 
 def whole_pages(address: int, size: int) -> tuple[int, int]:

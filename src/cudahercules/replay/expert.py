@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from cudahercules.errors import MachineError
+from cudahercules.replay.arena import Spacer
 from cudahercules.replay.driver import Context, DriverError, api, version_text
 from cudahercules.replay.generator import DeviceCode
 from cudahercules.replay.interface import Ready
@@ -72,6 +73,7 @@ class ExpertSide:
         task = Task.model_validate_json(order.task)
         workload = next(w for w in task.workloads if w.name == order.workload)
         stream = self.torch.cuda.Stream()
+        self._held.append(Spacer(self.context.device_number))
         code = DeviceCode(Path(order.kernels), self.context)
         self._held.append(code)
         tensors = {t.name: self._allocate(task, t, workload) for t in task.tensors}

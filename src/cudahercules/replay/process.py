@@ -10,7 +10,7 @@ from typing import Any
 from cudahercules.build.artifact import Artifact
 from cudahercules.record.plan import LaunchPlan, Operation
 from cudahercules.replay.answers import differences
-from cudahercules.replay.arena import Arena, Placement
+from cudahercules.replay.arena import Arena, Placement, Spacer
 from cudahercules.replay.capture import Issuer
 from cudahercules.replay.driver import Context, api, version_text
 from cudahercules.replay.generator import DeviceCode
@@ -56,6 +56,7 @@ class CandidateSide:
         wrong = differences(plan, self.context, modules)
         if wrong:
             raise AnswersDiffer(wrong)
+        self._hold(Spacer(self.context.device_number))
         arena = self._hold(Arena(plan.buffers, plan.arena_base, self.context.device_number))
         code = self._hold(DeviceCode(Path(order.kernels), self.context, self._local_bytes(plan, artifact)))
         issuer = self._hold(Issuer(plan, artifact, arena, modules))
