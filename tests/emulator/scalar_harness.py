@@ -85,9 +85,25 @@ def adversarial(type_: str) -> list[int]:
         halves = _adversarial_float(*FORMATS["f32"])
         return [low | high << 32 for low, high in zip(halves, halves[::-1], strict=True)]
     top = 1 << (width - 1)
-    small = [0, 1, 2, 3, 5, 7, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256]
-    large = [top - 1, top, top + 1, (1 << width) - 1, (1 << width) - 2, 0x5555555555555555, 0x8080808080808080]
-    halves = [(1 << 53) + 1, (1 << 24) + 1, (1 << 25) + 3, (1 << 11) + 1, 0x8000_0000_0000_0401, 0xFFFFFF, 0x800000]
+    small = [*range(4), 5, 7, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256]
+    large = [
+        top - 1,
+        top,
+        top + 1,
+        (1 << width) - 1,
+        (1 << width) - 2,
+        0x5555555555555555,
+        0x8080808080808080,
+    ]
+    halves = [
+        (1 << 53) + 1,
+        (1 << 24) + 1,
+        (1 << 25) + 3,
+        (1 << 11) + 1,
+        0x8000_0000_0000_0401,
+        0xFFFFFF,
+        0x800000,
+    ]
     return [value & ((1 << width) - 1) for value in small + large + halves]
 
 
@@ -125,12 +141,13 @@ def bits_of(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-_EDGES = (
-    65504.0, 65519.0, 65520.0, 448.0, 464.0, 480.0, 57344.0, 61440.0, 2.0**-24, 2.0**-25, 2.0**-9, 2.0**-10,
-    3 * 2.0**-10, 1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-4, 1 + 2.0**-3, 2.0**31,
-    2.0**32, 2.0**63, 2.0**64, 255.5, 127.5, -128.5 * -1, 32767.5, 0.5 - 2.0**-25, 6.0, 7.5, 28.0, 30.0, 5.0, 3.5,
-    2.0**126, 1.5 * 2.0**126, 2.0**-127, 2.0**127, 0.1, 3.3895313892515355e38,
-)  # fmt: skip
+_EDGES = (  # limits and ties of f16, e4m3, e5m2, bf16; integer limits; near overflow and underflow of fp32
+    *(65504.0, 65519.0, 65520.0, 448.0, 464.0, 480.0, 57344.0, 61440.0, 6.0, 7.5, 28.0, 30.0, 5.0, 3.5),
+    *(2.0**-24, 2.0**-25, 2.0**-9, 2.0**-10, 3 * 2.0**-10, 0.5 - 2.0**-25, 0.1),
+    *(1 + 2.0**-11, 1 + 3 * 2.0**-11, 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1 + 2.0**-4, 1 + 2.0**-3),
+    *(255.5, 127.5, 128.5, 32767.5, 2.0**31, 2.0**32, 2.0**63, 2.0**64),
+    *(2.0**126, 1.5 * 2.0**126, 2.0**-127, 2.0**127, 3.3895313892515355e38),
+)
 
 
 def inputs(variant: Variant, count: int) -> np.ndarray:
@@ -187,7 +204,9 @@ def _random_value(type_: str, generator: random.Random) -> int:
         bias = (1 << (exponent - 1)) - 1
         field = bias + generator.randint(-min(20, bias - 1), min(20, bias - 1))
         value = (value & ~(((1 << exponent) - 1) << mantissa)) | field << mantissa
-    elif type_ not in FORMATS and width in (16, 32, 64) and generator.random() < 0.4:  # small shifts and counts
+    elif (
+        type_ not in FORMATS and width in (16, 32, 64) and generator.random() < 0.4
+    ):  # small shifts and counts
         value = generator.randint(0, 70)
     return value
 
@@ -220,7 +239,9 @@ def _function(index: int, variant: Variant) -> str:
 _PRELUDE = """
 #include "scalar.hpp"
 #include <string.h>
-template <class T> static inline T load(uint64_t word) { T value; memcpy(&value, &word, sizeof value); return value; }
+template <class T> static inline T load(uint64_t word) {
+    T value; memcpy(&value, &word, sizeof value); return value;
+}
 template <class T> static inline uint64_t store(T value) {
     uint64_t word = 0; memcpy(&word, &value, sizeof value); return word;
 }
@@ -237,7 +258,15 @@ class Compiled:
         for number, half in enumerate(halves):
             source = folder / f"variants{number}.cpp"
             source.write_text(_PRELUDE + "\n".join(itertools.starmap(_function, half)))
-            command = ["g++", *FLAGS, *defines, f"-I{INCLUDE}", str(source), "-o", str(folder / f"variants{number}.so")]
+            command = [
+                "g++",
+                *FLAGS,
+                *defines,
+                f"-I{INCLUDE}",
+                str(source),
+                "-o",
+                str(folder / f"variants{number}.so"),
+            ]
             processes.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
         for process in processes:
             _, errors = process.communicate()

@@ -1,0 +1,99 @@
+"""Every row of the scalar table against exact arithmetic in Python, on adversarial and random operands."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import numpy as np
+import pytest
+import scalar_harness as harness
+from scalar_reference import AnyNan, Near, Pair, expected
+from scalar_reference_float import FORMATS, decode, to_float
+
+from cudahercules.emulator.ptx import ir
+from cudahercules.emulator.scalar.table import ROWS
+
+INPUTS = 120
+
+
+def agrees(type_: str, wanted: object, got: int) -> bool:
+    if isinstance(wanted, int):
+        return wanted == got
+    if isinstance(wanted, Pair):
+        width = ir.bits(wanted.half)
+        return all(
+            agrees(wanted.half, part, got >> shift & ((1 << width) - 1))
+            for part, shift in zip(wanted.parts, (0, width), strict=True)
+        )
+    value = decode(type_ if type_ in FORMATS else "f32", got)
+    if wanted is AnyNan:
+        return value is None
+    assert isinstance(wanted, Near)
+    if value is None:
+        return False
+    number = to_float(value)
+    if math.isinf(number) or math.isinf(wanted.value):
+        limit = {"f16": 65504.0, "f32": 3.4e38, "bf16": 3.38e38, "f64": 1.7e308}[type_]
+        return (
+            math.copysign(1, number) == math.copysign(1, wanted.value)
+            and min(abs(number), abs(wanted.value)) >= limit
+        )
+    return abs(number - wanted.value) <= wanted.relative * abs(wanted.value) + wanted.absolute
+
+
+def complaints(
+    variants: list[harness.Variant], compiled: harness.Compiled, count: int
+) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for index, variant in enumerate(variants):
+        words = harness.inputs(variant, count)
+        results = compiled.run(index, words)
+        types = harness.destinations(variant)
+        for operands, got in zip(words.tolist(), results.tolist(), strict=True):
+            wanted = expected(variant.name, tuple(operands))
+            assert len(wanted) == len(types), variant.name
+            if not all(agrees(*case) for case in zip(types, wanted, got, strict=True)):
+                sources = " ".join(f"{word:#x}" for word in operands)
+                answer = ", ".join(f"{word:#x}" for word in got)
+                found[variant.row.pattern].append(f"{variant.name} {sources}: {answer}, expected {wanted}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def covering(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    variants = harness.covering_variants()
+    compiled = harness.Compiled(variants, tmp_path_factory.mktemp("scalar"), "-DPTX_CANONICAL_NAN=1")
+    return complaints(variants, compiled, INPUTS)
+
+
+@pytest.mark.parametrize("pattern", sorted({f"{row.pattern} {row.operands_text}" for row in ROWS}))
+def test_row(pattern: str, covering: dict[str, list[str]]) -> None:
+    wrong = covering.get(pattern.split(" ")[0], [])
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.slow
+def test_every_variant(tmp_path: object) -> None:
+    variants = [variant for row in ROWS for variant in row.variants()]
+    compiled = harness.Compiled(variants, tmp_path, "-DPTX_CANONICAL_NAN=1")  # type: ignore[arg-type]
+    found = complaints(variants, compiled, 40)
+    assert not found, "\n".join(line for lines in found.values() for line in lines[:2])
+
+
+def test_fast_mode_differs_only_in_nans(tmp_path: object) -> None:
+    """Without PTX_CANONICAL_NAN the same instructions give the same numbers."""
+    variants = [
+        v
+        for v in harness.covering_variants()
+        if v.types[0] == "f32" and v.row.opcode in ("add", "mul", "fma")
+    ]
+    assert len(variants) > 10
+    compiled = harness.Compiled(variants, tmp_path)  # type: ignore[arg-type]
+    for index, variant in enumerate(variants):
+        words = harness.inputs(variant, INPUTS)
+        for operands, got in zip(words.tolist(), compiled.run(index, words)[:, 0].tolist(), strict=True):
+            (wanted,) = expected(variant.name, tuple(operands))
+            assert agrees("f32", wanted, got), (variant.name, operands, hex(got), wanted)
+            if wanted is AnyNan:
+                assert np.isnan(np.uint32(got).view(np.float32))
