@@ -10,6 +10,8 @@
 #define MAX_INTEGERS 64
 #define MAX_DOUBLES 8
 
+static void confine(void); /* confine.c */
+
 static int fault_file = -1;
 static bool finished;
 
@@ -136,6 +138,7 @@ EXPORT int hercules_record(int argc, char **argv) {
     char *line = NULL;
     size_t room = 0;
     if (getline(&line, &room, stdin) <= 0) return 71;
+    confine();
     void *object = open_object(line);
     Call c;
     while (object && getline(&line, &room, stdin) > 0) {
