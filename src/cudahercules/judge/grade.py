@@ -95,6 +95,8 @@ def _judge(
         gpu.architecture if gpu is not None and not built_for else resolve_architecture(case.task.target)
     )
     case.architecture = architecture
+    if gpu is not None:
+        _gpu_module().get_ready(case.task, gpu)
     case.notify("compiling")
     started = time.monotonic()
     artifact = build(candidate, case.task, architecture)

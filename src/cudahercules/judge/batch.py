@@ -1,0 +1,187 @@
+"""Many candidates of one task on one GPU: compilers beside the card, verdicts as they come.
+
+Candidates are compiled in threads ahead of the card, which takes them one at a time in the order in
+which their artifacts are ready. A resume file (JSON lines, one verdict a line, flushed to disk) keeps
+what is finished through Ctrl-C, ``kill -9`` and power cuts.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cudahercules.build.artifact import Artifact
+from cudahercules.build.candidate import Candidate, load_candidate
+from cudahercules.build.compile import BuildFailure, build
+from cudahercules.errors import HerculesError, UsageError
+from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.gpu import judge_on_gpu
+from cudahercules.judge.protocol import Case, new_seed
+from cudahercules.judge.station import Station
+from cudahercules.judge.verdict import VERDICT, Verdict
+from cudahercules.task.model import Task
+
+AHEAD = 4
+"""Artifacts that may wait for the card per compiling thread: bounds memory, never starves the card."""
+RETRIED = ("invalid_measurement", "infrastructure_error")
+"""Kinds that say nothing about the candidate: a resumed batch grades these again."""
+
+
+@dataclass(frozen=True)
+class _Built:
+    number: int
+    case: Case
+    candidate: Candidate
+    result: Artifact | BuildFailure | HerculesError
+
+
+def judge_many_on_gpu(
+    task: Task,
+    paths: Sequence[Path],
+    at: Station,
+    *,
+    resume: Path | None = None,
+    compilers: int | None = None,
+    notify: Callable[[str], None] = lambda _text: None,
+) -> Iterator[tuple[int, Verdict]]:
+    """Grade ``paths`` and yield (position in ``paths``, verdict) as verdicts come.
+
+    ``resume``     file of finished verdicts: those in it are yielded first and not graded again
+    ``compilers``  compiling threads, by default one fewer than there are processors
+
+    A candidate that cannot be read raises UsageError before anything runs; a MachineError ends the
+    batch (finished verdicts are in ``resume``).
+    """
+    candidates = [load_candidate(Path(p)) for p in paths]
+    done = finished(resume, task) if resume is not None else {}
+    waiting: list[tuple[int, Candidate]] = []
+    for number, candidate in enumerate(candidates):
+        known = done.get(candidate.sha256)
+        if known is not None:
+            yield number, known
+        else:
+            waiting.append((number, candidate))
+    for number, verdict in _grade(task, waiting, at, compilers or max(1, (os.cpu_count() or 2) - 1), notify):
+        if resume is not None:
+            append(resume, verdict)
+        yield number, verdict
+
+
+def _grade(
+    task: Task,
+    waiting: Sequence[tuple[int, Candidate]],
+    at: Station,
+    compilers: int,
+    notify: Callable[[str], None],
+) -> Iterator[tuple[int, Verdict]]:
+    at.start_experts(task)
+    ready: queue.Queue[_Built] = queue.Queue()
+    room = threading.Semaphore(AHEAD * compilers)
+    stop = threading.Event()
+    pool = ThreadPoolExecutor(max_workers=compilers, thread_name_prefix="compile")
+
+    def compile_one(number: int, candidate: Candidate) -> None:
+        room.acquire()
+        if not stop.is_set():
+            ready.put(_build(task, number, candidate, at))
+
+    try:
+        for number, candidate in waiting:
+            pool.submit(compile_one, number, candidate)
+        for count in range(len(waiting)):
+            built = ready.get()
+            room.release()
+            notify(f"{count + 1} of {len(waiting)}: {built.candidate.name}")
+            yield built.number, _judge(built, at)
+    finally:
+        stop.set()
+        for _ in waiting:
+            room.release()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built:
+    start = time.monotonic()
+    architecture = task.target.architecture or at.gpu.architecture
+    case = Case(
+        task=task,
+        candidate=candidate.name,
+        candidate_sha256=candidate.sha256,
+        seed=new_seed(),
+        clock=lambda: time.monotonic() - start,
+        architecture=architecture,
+    )
+    result: Artifact | BuildFailure | HerculesError
+    try:
+        result = build(candidate, task, architecture)
+    except HerculesError as error:
+        result = error
+    case.watch.build = time.monotonic() - start
+    return _Built(number, case, candidate, result)
+
+
+def _judge(built: _Built, at: Station) -> Verdict:
+    """The verdict; its total counts compiling and judging, not the wait for the card."""
+    case, result = built.case, built.result
+    if isinstance(result, HerculesError):
+        raise result
+    start = time.monotonic()
+    case.clock = lambda: case.watch.build + time.monotonic() - start
+    if isinstance(result, BuildFailure):
+        return build_verdict(case, result)
+    case.use_artifact(result)
+    evidence = Evidence(task=case.task, candidate=built.candidate, artifact=result)
+    return judge_on_gpu(case, result, evidence, at=at)
+
+
+def build_verdict(case: Case, failure: BuildFailure) -> Verdict:
+    """The verdict that a failed compilation means."""
+    if failure.kind == "timeout":
+        return case.timeout("build", failure.message, round(failure.seconds, 1))
+    if failure.kind == "contract":
+        return case.contract_error(failure.message)
+    return case.build_error(failure.message, failure.diagnostics)
+
+
+# --- the resume file -------------------------------------------------------------------------------
+
+
+def append(path: Path, verdict: Verdict) -> None:
+    """Add one verdict and force it to disk before going on."""
+    with path.open("a", encoding="utf-8") as f:
+        f.write(verdict.model_dump_json() + "\n")
+        f.flush()
+        os.fsync(f.fileno())
+
+
+def finished(path: Path, task: Task) -> dict[str, Verdict]:
+    """The verdicts in a resume file by candidate SHA-256, without those that are to be retried and
+    those of another release. A last line that was cut off is dropped from the file.
+
+    Raises UsageError if the file is of another task or holds anything else."""
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        return {}
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+        path.write_bytes(b"".join(lines))
+    found: dict[str, Verdict] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            verdict = VERDICT.validate_json(line)
+        except ValidationError as error:
+            raise UsageError(f"--resume {path}: line {number} is no verdict; name another file") from error
+        if verdict.task != task.id:
+            raise UsageError(f"--resume {path}: it holds verdicts of {verdict.task}, not of {task.id}")
+        if verdict.fingerprint.task_release == task.release and verdict.kind not in RETRIED:
+            found[verdict.candidate_sha256] = verdict
+    return found
