@@ -24,7 +24,7 @@ from cudahercules.errors import MachineError
 from cudahercules.process import Limits
 from cudahercules.task.model import ARCHITECTURES, LibraryPolicy, Task
 
-BUILD_VERSION = 1
+BUILD_VERSION = 2
 """Raised whenever the same inputs would give another artifact; it is part of the cache's key."""
 
 LIMITS = Limits(wall_s=120, cpu_s=120, memory=8 << 30, file_size=512 << 20, output=1 << 20)

@@ -34,6 +34,7 @@ _PTXAS_AT = re.compile(
     r"^ptxas (?P<file>\S+), line (?P<line>\d+); (?P<severity>error|fatal)\s*: (?P<text>.*)$"
 )
 _PTXAS = re.compile(r"^ptxas (?P<severity>error|fatal)\s*: (?P<text>.*)$")
+_AS = re.compile(r"^(?P<file>[^\s:]+):(?P<line>\d+): Error: (?P<text>.*)$")
 _LD = re.compile(r"multiple definition of `(?P<name>[^']+)'")
 
 
@@ -81,6 +82,8 @@ def parse(output: str, unit: str, directory: Path | None = None) -> tuple[Compil
 
 def _message(line: str, rest: list[str], unit: str, directory: Path | None) -> CompilerMessage | None:
     if match := _GCC.match(line) or _EDG.match(line):
+        if _is_foreign(match["file"]):
+            return None
         text = match["text"] + (_instantiation(rest) if "error" in match["severity"] else "")
         return _make(match["severity"], own_name(match["file"]), int(match["line"]), text)
     if match := _EDG_AT_END.match(line):
@@ -92,9 +95,22 @@ def _message(line: str, rest: list[str], unit: str, directory: Path | None) -> C
         if "assembly aborted due to errors" in match["text"]:
             return None
         return _make("error", unit, 0, f"ptxas: {match['text']}")
+    if match := _AS.match(line):
+        file, line_number = own_name(match["file"]), int(match["line"])
+        if file.endswith(".s"):
+            file, line_number = unit, 0
+        elif _is_foreign(match["file"]):
+            return _make("error", unit, 0, f"inline assembly of the host code reads the file {file}")
+        return _make("error", file, line_number, f"inline assembly of the host code: {match['text']}")
     if match := _LD.search(line):
         return _make("error", unit, 0, f"{match['name']} is defined in more than one .cu file")
     return None
+
+
+def _is_foreign(file: str) -> bool:
+    """Whether a message quotes a file that is neither the candidate's nor a header: a candidate that
+    includes ``/etc/passwd`` must not read it in our error messages."""
+    return file.startswith("/") and not file.startswith(_PREFIXES) and "/include/" not in file
 
 
 def _instantiation(rest: Iterable[str]) -> str:

@@ -123,8 +123,8 @@ class Workshop:
                 if match[1] in ("CICC_PATH", "NVVMIR_LIBRARY_DIR"):
                     environment[match[1]] = match[2]
             elif not line.startswith("rm "):
-                fixed = rf'\1 "{SOURCE_PREFIX}{unit}"'
-                commands.append(re.sub(r'(--orig_src_path_name) "[^"]*"', fixed, line))
+                fixed = rf'\1"{SOURCE_PREFIX}{unit}"'
+                commands.append(re.sub(r'(--orig_src_path_name |--ident=)"[^"]*"', fixed, line))
         if dry.status != 0 or not any(" -E " in c for c in commands):
             raise MachineError(
                 f"{self.toolchain.nvcc} --dryrun failed: {printed[-1] if printed else dry.status}"
@@ -171,16 +171,18 @@ class Workshop:
             raise MachineError(
                 f"{self.toolchain.title}: this nvcc does not support this g++; put an older g++ first on PATH"
             )
+        if _OUT_OF_MEMORY.search(errors[0].text if errors else text):
+            return Refused("error", f"{tool} ran out of memory on {unit} (limit {_mebibytes(limits.memory)})")
         if errors:
             return Refused("error", diagnostics.summary(messages), messages)
-        if _OUT_OF_MEMORY.search(text):
-            return Refused("error", f"{tool} ran out of memory on {unit} (limit {_mebibytes(limits.memory)})")
         if died == signal.SIGXFSZ:
             return Refused("error", f"{tool} wrote more than {_mebibytes(limits.file_size)} for {unit}")
         if died > 0:
             return Refused("error", f"{tool} crashed on {unit} ({signal.Signals(died).name})")
-        last = text.strip().splitlines()[-1] if text.strip() else f"exit status {status}"
-        return Refused("error", f"{tool} failed on {unit}: {diagnostics.without_paths(last)[:400]}")
+        last = f"exit status {status}"
+        if text.strip() and tool != self.toolchain.host_compiler.name:  # g++ may quote any file here
+            last = diagnostics.without_paths(text.strip().splitlines()[-1])[:400]
+        return Refused("error", f"{tool} failed on {unit}: {last}")
 
     def _check_assembler_reads(self, dependencies: Path) -> None:
         """Refuse host assembly that reads files (``.incbin``), except the candidate's own."""
