@@ -13,7 +13,7 @@ from functools import cache
 from cudahercules.build.artifact import Artifact, KernelInfo
 from cudahercules.errors import PlanError
 from cudahercules.record import layout
-from cudahercules.record.extract import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, AddressBook
+from cudahercules.record.extract import TENSOR_MAP_ALIGNMENT, TENSOR_MAP_BYTES, AddressBook, misaligned
 from cudahercules.record.plan import (
     ARENA_BASE,
     Copy,
@@ -184,10 +184,14 @@ class _Checker:
         if self.uploaded > MAX_UPLOAD_BYTES:
             self.refuse("data", f"uploads exceed {MAX_UPLOAD_BYTES >> 20} MiB in all")
         self._range("destination", op.destination, len(op.data), 1, 0, True)
-        self._marks(op.data, op.relocations, op.tensor_maps, op.destination)
+        self._marks(op.data, op.relocations, op.tensor_maps, [-op.destination])
 
     def _marks(
-        self, data: bytes, relocations: Sequence[Relocation], maps: Sequence[Placed], address: int
+        self,
+        data: bytes,
+        relocations: Sequence[Relocation],
+        maps: Sequence[Placed],
+        origins: Sequence[int],
     ) -> None:
         """Relocations and tensor maps stand in order, inside, aligned, apart, on zero bytes."""
         spans = []
@@ -195,13 +199,13 @@ class _Checker:
             targets: Sequence = self.plan.buffers if r.kind == "buffer" else self.plan.symbols
             if r.index >= len(targets) or r.addend > targets[r.index].size:
                 self.refuse(f"relocations.{i}", f"{r.kind} {r.index} + {r.addend} does not exist")
-            if (address + r.offset) % 8:
+            if misaligned(r.offset, origins, 8):
                 self.refuse(f"relocations.{i}", f"offset {r.offset} is not aligned to 8 bytes")
             spans.append((r.offset, 8, f"relocations.{i}"))
         for i, m in enumerate(maps):
             if m.index >= len(self.plan.tensor_maps):
                 self.refuse(f"tensor_maps.{i}", f"tensor map {m.index} does not exist")
-            if (address + m.offset) % TENSOR_MAP_ALIGNMENT:
+            if misaligned(m.offset, origins, TENSOR_MAP_ALIGNMENT):
                 self.refuse(f"tensor_maps.{i}", f"offset {m.offset} is not aligned to 64 bytes")
             spans.append((m.offset, TENSOR_MAP_BYTES, f"tensor_maps.{i}"))
         end = 0
@@ -258,7 +262,8 @@ class _Checker:
             if any(op.parameters[end:offset]):
                 self.refuse("parameters", f"the padding at byte {end} is not zero")
             end = offset + size
-        self._marks(op.parameters, op.relocations, op.tensor_maps, 0)
+        starts = [offset for offset, _ in kernel.parameters]
+        self._marks(op.parameters, op.relocations, op.tensor_maps, starts)
         if op.access_policy is not None:
             window = op.access_policy
             if not (math.isfinite(window.hit_ratio) and 0 <= window.hit_ratio <= 1):

@@ -58,21 +58,31 @@ class AddressBook:
         return [(first + 8 * int(i), int(words[i])) for i in hits]
 
 
+def misaligned(offset: int, origins: Sequence[int], alignment: int) -> bool:
+    """Whether ``offset`` is no multiple of ``alignment`` counted from the nearest origin before it.
+
+    Origins are ascending: the starts of the parameters (an over-aligned one begins where its place
+    in constant memory is aligned, so its offset alone says nothing), or where an upload's
+    destination would be zero."""
+    origin = origins[max(0, bisect_right(origins, offset) - 1)] if origins else 0
+    return (offset - origin) % alignment != 0
+
+
 def extract(
-    data: bytes, book: AddressBook, alignment_of: int = 0, maps: int = 0
+    data: bytes, book: AddressBook, origins: Sequence[int], maps: int = 0
 ) -> tuple[bytes, tuple[Relocation, ...], tuple[Placed, ...]]:
     """Split ``data`` into plain bytes, relocations and placed tensor maps.
 
-    ``alignment_of`` is the device address at which the bytes will stand (0 for parameters); ``maps``
-    is how many tensor maps the recording has. Raises PlanError for a placeholder that was changed,
-    names no map, or stands where the device could not use it.
+    ``origins`` as for :func:`misaligned`; ``maps`` is how many tensor maps the recording has. Raises
+    PlanError for a placeholder that was changed, names no map, or stands where the device could not
+    use it.
     """
-    placed = _tensor_maps(data, alignment_of, maps) if MAGIC in data else ()
+    placed = _tensor_maps(data, origins, maps) if MAGIC in data else ()
     clean = bytearray(data)
     for p in placed:
         clean[p.offset : p.offset + TENSOR_MAP_BYTES] = bytes(TENSOR_MAP_BYTES)
     relocations = []
-    for offset, value in book.words(bytes(clean), -alignment_of % 8):
+    for offset, value in book.words(bytes(clean), origins[0] % 8 if origins else 0):
         found = book.find(value)
         if found is not None:
             kind, index, addend = found
@@ -81,14 +91,14 @@ def extract(
     return bytes(clean), tuple(relocations), placed
 
 
-def _tensor_maps(data: bytes, alignment_of: int, maps: int) -> tuple[Placed, ...]:
+def _tensor_maps(data: bytes, origins: Sequence[int], maps: int) -> tuple[Placed, ...]:
     placed = []
     at = data.find(MAGIC)
     while at >= 0:
         number = int.from_bytes(data[at + 16 : at + 20], "little")
         if number >= maps or data[at : at + TENSOR_MAP_BYTES] != placeholder(number):
             raise PlanError(f"the tensor map at byte {at} was changed or cut after it was encoded")
-        if (alignment_of + at) % TENSOR_MAP_ALIGNMENT:
+        if misaligned(at, origins, TENSOR_MAP_ALIGNMENT):
             raise PlanError(f"the tensor map at byte {at} is not aligned to {TENSOR_MAP_ALIGNMENT} bytes")
         placed.append(Placed(offset=at, index=number))
         at = data.find(MAGIC, at + TENSOR_MAP_BYTES)

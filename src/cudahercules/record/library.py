@@ -22,7 +22,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 LIBRARY = "libcudart.so.13"
 DRIVER = "libcuda.so.1"
 LAUNCHER = "launcher"
-FLAGS = ("-x", "c", "-std=gnu11", "-O1", "-fPIC", "-fvisibility=hidden", "-w")
+FLAGS = ("-x", "c", "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-fPIC", "-fvisibility=hidden", "-w")
 COMPILE_LIMITS = Limits(wall_s=120, cpu_s=120, memory=4 << 30, file_size=256 << 20)
 
 PLAIN = re.compile(r"^EXPORT\b[^;{=]*?\b(_*cu\w+)\s*\(", re.MULTILINE)

@@ -161,7 +161,9 @@ class _Builder:
         data = bytes.fromhex(raw["parameters"])
         if len(data) != parameter_bytes(kernel):
             raise ValueError(len(data))
-        clean, relocations, placed = extract(data, self.book, maps=self.maps)
+        clean, relocations, placed = extract(
+            data, self.book, [offset for offset, _ in kernel.parameters], self.maps
+        )
         return {
             **raw,
             "kernel": kernel.name,
@@ -175,6 +177,6 @@ class _Builder:
         if not 0 <= offset <= offset + size <= len(self.blob):
             raise ValueError(offset)
         data = self.blob[offset : offset + size]
-        clean, relocations, placed = extract(data, self.book, raw["destination"], self.maps)
+        clean, relocations, placed = extract(data, self.book, [-raw["destination"]], self.maps)
         rest = {k: v for k, v in raw.items() if k != "blob"}
         return {**rest, "data": clean, "relocations": relocations, "tensor_maps": placed}

@@ -56,7 +56,8 @@ void add_tips(NodeSet *set, Node *const *nodes, int count) {
 static void append_copy(Graph *to, const Graph *from, Node *const *roots, int root_count, NodeSet *sinks) {
     int base = to->count;
     bool *inner = must_alloc((size_t)from->count, sizeof *inner);
-    for (int i = 0; i < from->count; i++) add_node(to, from->nodes[i]->op, NULL, 0);
+    for (int i = 0; i < from->count; i++)
+        add_node(to, from->nodes[i]->op, NULL, 0)->captured_on = from->nodes[i]->captured_on;
     for (int i = 0; i < from->count; i++) {
         Node *copy = to->nodes[base + i];
         for (int k = 0; k < from->nodes[i]->need_count; k++) {
@@ -345,10 +346,13 @@ static Stream *side_stream(Stream *s, int chain) {
     return s->side[chain];
 }
 
-/* Prefer the chain whose last node this one needs; else an unused one; else the launching stream. */
+/* Prefer the chain whose last node this one needs and follows on the same captured stream (so that
+ * programmatic launches keep their predecessor); else an unused one; else the launching stream. */
 static int choose_chain(const Node *node, Node *const *last, int *chains) {
-    for (int i = 0; i < node->need_count; i++)
-        if (last[node->needs[i]->chain] == node->needs[i]) return node->needs[i]->chain;
+    for (int i = 0; i < node->need_count; i++) {
+        const Node *before = node->needs[i];
+        if (last[before->chain] == before && before->captured_on == node->captured_on) return before->chain;
+    }
     return *chains < MAX_CHAINS ? (*chains)++ : 0;
 }
 
@@ -361,14 +365,12 @@ static void inline_graph(Graph *graph, const int *order, Stream *s) {
         node->chain = choose_chain(node, last, &chains);
         Stream *on = side_stream(s, node->chain);
         if (!on) return;
-        if (node->chain && chains > before) {
-            wait_on(on, start, s->number, start_position);
-            enter_stream(on);
-        }
+        if (chains > before && !node->need_count) wait_on(on, start, s->number, start_position);
         for (int k = 0; k < node->need_count; k++) {
             const Node *n = node->needs[k];
             if (n->chain != node->chain) wait_on(on, n->event, side_stream(s, n->chain)->number, n->position);
         }
+        if (!on->forked) enter_stream(on);
         last[node->chain] = node;
         Op op = node->op;
         if (op.kind == OP_KERNEL && op.launch->programmatic && !node->need_count) {

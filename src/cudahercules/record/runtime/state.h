@@ -9,8 +9,6 @@
 #ifndef HERCULES_STATE_H
 #define HERCULES_STATE_H
 
-#define _GNU_SOURCE
-#define CUDART_VERSION_EXPECTED 13
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
@@ -120,6 +118,7 @@ typedef struct Node {
     Op op;
     struct Node **needs;
     int need_count, need_room;
+    Stream *captured_on;        /* NULL for nodes made by hand */
     int chain, event, position; /* while a launch inlines the graph */
 } Node;
 

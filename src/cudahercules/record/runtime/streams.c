@@ -199,6 +199,7 @@ cudaError_t submit(cudaStream_t handle, Op op, Node **made) {
         before_legacy();
     } else if (s->capture) {
         Node *node = add_node(s->capture->graph, op, s->tips.nodes, s->tips.count);
+        node->captured_on = s;
         set_tips(&s->tips, &node, 1);
         if (made) *made = node;
         return cudaSuccess;
