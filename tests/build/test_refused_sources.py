@@ -45,6 +45,7 @@ def test_wrong_signature_with_c_linkage(fresh_cache):
     failure = refused('extern "C" void solve(float* x, int n) {}\n')
     assert failure.diagnostics[0].line == 1
     assert "exactly the parameters that solve.h declares" in failure.message
+    assert failure.message.endswith("int64_t n, cudaStream_t stream);")
 
 
 def test_wrong_signature_without_c_linkage(fresh_cache):

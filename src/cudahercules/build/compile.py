@@ -7,6 +7,7 @@ themselves are in :mod:`cudahercules.build.steps`.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from cudahercules.build import elf
 from cudahercules.build.artifact import Artifact, BuildFailure, DeviceModule
 from cudahercules.build.candidate import GENERATED_HEADER, Candidate
 from cudahercules.build.diagnostics import Refused
-from cudahercules.build.hostcheck import check_host_object, exported_names
+from cudahercules.build.hostcheck import check_host_object, declaration, exported_names
 from cudahercules.build.steps import LINK_FLAGS, Workshop, compiler_flags
 from cudahercules.build.toolchain import Toolchain, find_cutlass, find_toolchain
 from cudahercules.cache import digest, entry
@@ -67,7 +68,7 @@ def compile_candidate(
     except Refused as failed:
         return BuildFailure(
             kind=failed.kind,
-            message=failed.message,
+            message=_with_declaration(failed.message, header),
             diagnostics=failed.messages,
             seconds=time.monotonic() - start,
         )
@@ -75,6 +76,13 @@ def compile_candidate(
     return Artifact.model_validate(
         {**stored, "directory": directory, "seconds": time.monotonic() - start, "cached": cached}
     )
+
+
+def _with_declaration(message: str, header: str) -> str:
+    """A complaint about the linkage of ``solve`` or ``prepare``, with what solve.h declares."""
+    match = re.search(r'"(solve|prepare)" has "C" linkage', message)
+    wanted = declaration(header, match[1]) if match else None
+    return f"{message}: {wanted}" if wanted else message
 
 
 @dataclass(frozen=True)

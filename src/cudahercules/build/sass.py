@@ -67,7 +67,9 @@ def read_mix(artifact: Artifact, module: int) -> InstructionMix:
 
     def make(directory: Path) -> None:
         nonlocal failure
-        done = run_limited([tool, "-c", cubin], _LIMITS, env={"PATH": str(tool.parent), "LC_ALL": "C"})
+        done = run_limited(
+            [tool, "-c", "-ndf", cubin], _LIMITS, env={"PATH": str(tool.parent), "LC_ALL": "C"}
+        )
         if done.status != 0 or done.output_cut:
             failure = done.stderr.decode(errors="replace").strip()[-200:] or f"exit status {done.status}"
         counts = {} if failure else count(done.stdout.decode(errors="replace"))
@@ -81,7 +83,7 @@ def read_mix(artifact: Artifact, module: int) -> InstructionMix:
 
 
 def count(listing: str) -> dict[str, dict[str, int]]:
-    """Instruction counts by kernel of what ``nvdisasm -c`` printed."""
+    """Instruction counts by kernel of what ``nvdisasm -c -ndf`` printed."""
     found: dict[str, Counter[str]] = {}
     current: Counter[str] = Counter()
     for line in listing.splitlines():
