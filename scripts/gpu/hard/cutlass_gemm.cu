@@ -7,7 +7,6 @@
 #include <cutlass/gemm/collective/collective_builder.hpp>
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
-#include <cutlass/util/packed_stride.hpp>
 
 using namespace cute;
 using Element = cutlass::bfloat16_t;
@@ -31,9 +30,12 @@ using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
   const int M = int(m), N = int(n), K = int(k);
-  auto stride_a = cutlass::make_cute_packed_stride(typename Kernel::StrideA{}, make_shape(M, K, 1));
-  auto stride_b = cutlass::make_cute_packed_stride(typename Kernel::StrideB{}, make_shape(N, K, 1));
-  auto stride_d = cutlass::make_cute_packed_stride(typename Kernel::StrideD{}, make_shape(M, N, 1));
+  typename Kernel::StrideA stride_a{};
+  typename Kernel::StrideB stride_b{};
+  typename Kernel::StrideD stride_d{};
+  get<0>(stride_a) = K;
+  get<0>(stride_b) = K;
+  get<0>(stride_d) = N;
   cutlass::KernelHardwareInfo hardware;
   hardware.device_id = 0;
   cudaDeviceGetAttribute(&hardware.sm_count, cudaDevAttrMultiProcessorCount, 0);

@@ -82,6 +82,8 @@ class GpuProcess:
             p for p in (source, os.environ.get("PYTHONPATH", "")) if p
         )
         environment["PYTHONUNBUFFERED"] = "1"
+        if side == "candidate":  # no kernel may be loaded in the middle of a capture or a sample
+            environment["CUDA_MODULE_LOADING"] = "EAGER"
         try:
             self.child = subprocess.Popen(
                 [
