@@ -13,6 +13,7 @@ from cli_candidates import LAUNCH, PRODUCT, TASK, candidate
 
 from cudahercules.cli import main
 from cudahercules.judge.verdict import VERDICT, Verdict
+from cudahercules.process import allow_children
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ def hercules(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     def run(*arguments: object) -> Ended:
         capfd.readouterr()
         code = main([str(a) for a in arguments])
+        allow_children()  # the program has ended, this process has not
         captured = capfd.readouterr()
         assert "Traceback" not in captured.err, captured.err
         return Ended(code, captured.out, captured.err)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 from cli_candidates import LAUNCH, PRODUCT, TASK
+
+from cudahercules.cache import cache_root
 
 FIRST = "if (i == 0) "
 
@@ -70,12 +75,32 @@ def test_a_host_crash(graded):
     assert (ended.code, ended.verdict.kind, ended.verdict.fault.what) == (1, "crash", "host_code")
 
 
-@pytest.mark.parametrize("statement", ["exit(0);", "_exit(0);", "abort();", "kill(getppid(), SIGKILL);"])
+@pytest.mark.parametrize("statement", ["exit(0);", "_exit(0);", "abort();"])
 def test_ending_the_process_gives_no_verdict_but_a_failure(graded, statement):
     ended = graded(
         host=LAUNCH + statement, before="#include <csignal>\n#include <cstdlib>\n#include <unistd.h>"
     )
     assert ended.code == 1 and ended.verdict.kind in ("contract_error", "crash")
+
+
+def test_signals_reach_no_other_process(graded):
+    """The judge lives, no child stays behind in a session of its own, and the plan is what counts."""
+    host = f"""{LAUNCH}
+    if (fork() == 0) {{ setsid(); sleep(600); _exit(0); }}
+    kill(getppid(), SIGKILL);
+    kill(-1, SIGKILL);"""
+    ended = graded(host=host, before="#include <csignal>\n#include <unistd.h>")
+    assert ended.verdict.kind == "correct"
+    time.sleep(0.2)
+    launchers = [p for p in Path("/proc").glob("[0-9]*/cmdline") if _mentions_cache(p)]
+    assert launchers == []
+
+
+def _mentions_cache(cmdline: Path) -> bool:
+    try:
+        return f"{cache_root()}/standin".encode() in cmdline.read_bytes()
+    except OSError:
+        return False
 
 
 def test_megabytes_of_output_change_nothing(graded):
@@ -169,9 +194,10 @@ def test_unwritten_elements(graded):
 
 
 def test_an_instruction_that_the_emulator_does_not_know(graded):
-    verdict = graded(PRODUCT + 'asm volatile("fence.proxy.alias;");')
-    assert verdict.code == 3 and verdict.verdict.kind == "unsupported_on_cpu"
-    assert "fence.proxy.alias" in verdict.verdict.instructions[0].instruction
+    ended = graded(PRODUCT + 'asm volatile("pmevent 1;");')
+    assert ended.code == 3 and ended.verdict.kind == "unsupported_on_cpu"
+    (unknown,) = ended.verdict.instructions
+    assert "pmevent" in unknown.instruction and unknown.file.endswith("mine.cu") and unknown.line > 0
 
 
 def test_control_characters_of_a_candidate_do_not_reach_the_terminal(hercules, tmp_path):

@@ -106,35 +106,41 @@ def demo(
 def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     from rich.text import Text
 
-    from cudahercules.report.text import clean, coloured, console, table
+    from cudahercules.report.text import brief, coloured, console, cut, table
 
     out = console()
-    rows: list[list[Any]] = []
-    family = ""
-    for graded in results:
-        case = graded.bundled
-        if case.task.id != family:
-            family = case.task.id
-            rows.append([Text(family, style="bold"), "", "", "", ""])
-        verdict = (
-            coloured(graded.verdict.kind)
-            if graded.as_expected
-            else Text(f"{graded.verdict.kind}  WRONG", style="bold red")
+    columns = ("candidate", "expected", "verdict", "why", "s")
+    widths = [
+        max((len(text) for text in texts), default=0)
+        for texts in (
+            [g.bundled.file for g in results],
+            [g.bundled.expected for g in results],
+            [_shown(g) for g in results],
         )
-        rows.append(
-            [f"  {case.file}", case.expected, verdict, clean(_reason(graded)), f"{graded.seconds:.1f}"]
-        )
-    out.print(table(("candidate", "expected", "verdict", "why", "s"), rows, right=("s",)))
+    ]
+    room = max(30, out.width - sum(widths) - 16)  # 16: gaps between columns and the seconds
+    for task_id in dict.fromkeys(g.bundled.task.id for g in results):
+        out.print(Text(task_id, style="bold"))
+        rows: list[list[str | Text]] = [
+            [
+                f"{g.bundled.file:<{widths[0]}}",
+                f"{g.bundled.expected:<{widths[1]}}",
+                coloured(g.verdict.kind) if g.as_expected else Text(_shown(g), style="bold red"),
+                f"{cut(brief(g.verdict), room):<{room}}",
+                f"{g.seconds:.1f}",
+            ]
+            for g in results
+            if g.bundled.task.id == task_id
+        ]
+        out.print(table(columns, rows, right=("s",)))
     wrong = sum(not g.as_expected for g in results)
     judge = "GPU" if kind == "gpu" else "CPU judge (answers only; nothing is timed in an emulator)"
-    out.print(
-        f"{len(results)} candidates in {seconds:.0f} s on the {judge}: "
-        + (
-            f"{wrong} of the verdicts {'is' if wrong == 1 else 'are'} not as expected."
-            if wrong
-            else "every verdict is as expected."
-        )
+    summary = f"{len(results)} candidates in {seconds:.0f} s on the {judge}: " + (
+        f"{wrong} of the verdicts {'is' if wrong == 1 else 'are'} not as expected."
+        if wrong
+        else "every verdict is as expected."
     )
+    out.print(summary, soft_wrap=True)
     if results:
         task = results[0].bundled.task
         program = program_name()
@@ -145,7 +151,11 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
             (f"plan {task.id} FILE.cu", "what your file would run"),
             ("doctor", "what this machine can do"),
         ):
-            out.print(f"  {program} {arguments:<44}  {what}")
+            out.print(f"  {program} {arguments:<44}  {what}", soft_wrap=True)
+
+
+def _shown(graded: Graded) -> str:
+    return graded.verdict.kind if graded.as_expected else f"{graded.verdict.kind} WRONG"
 
 
 def program_name() -> str:
@@ -161,17 +171,6 @@ def program_name() -> str:
         return "PYTHONPATH=src python3 -m cudahercules"
     here = Path.cwd()
     return str(script.relative_to(here) if script.is_relative_to(here) else script)
-
-
-def _reason(graded: Graded) -> str:
-    """One line: why the verdict is what it is."""
-    from cudahercules.report.text import explanation
-
-    verdict = graded.verdict
-    if verdict.kind == "correct":
-        count = sum(len(row.outputs) for row in verdict.checks)
-        return f"{count} outputs of {len(verdict.checks)} workloads are right"
-    return explanation(verdict).splitlines()[0]
 
 
 COMMANDS: dict[str, Any] = {"lint": lint, "demo": demo}

@@ -14,7 +14,7 @@ from cudahercules.judge.verdict import Verdict
 from cudahercules.task.load import all_tasks, load_task
 from cudahercules.task.model import Target, Task
 
-LIMIT_S = 20.0
+LIMIT_S = 10.0
 """Wall seconds for one workload: an endless kernel must end in a time that people wait for."""
 
 

@@ -14,14 +14,24 @@ from typing import TYPE_CHECKING, TextIO
 from cudahercules.names import demangled
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from cudahercules.judge.verdict import Checked, KernelReport, Timed, Verdict
 
 PLAIN_WIDTH = 120
 """Columns where the output is not a terminal."""
 
+_BRIEF = {
+    "nan": "are NaN",
+    "infinite": "are infinite",
+    "unwritten": "never written",
+    "outside_buffer": "beside it changed",
+    "input_changed": "changed, it is an input",
+    "tolerance": "wrong",
+    "not_equal": "differ",
+}
 _COLOURS = {
     "correct": "green",
     "unsupported_on_cpu": "yellow",
@@ -44,7 +54,12 @@ def clean(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> Table:
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Sequence[str] = (),
+) -> Table:
     """A plain table; columns named in ``right`` are aligned to the right."""
     from rich import box
     from rich.table import Table
@@ -58,7 +73,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
     return grid
 
 
-def coloured(kind: str) -> RenderableType:
+def cut(text: str, width: int) -> str:
+    """The first line of ``text``, with an ellipsis where it is longer than ``width``."""
+    line = text.split("\n", 1)[0]
+    return line if len(line) <= width else line[: max(0, width - 1)] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def coloured(kind: str) -> Text:
     """A verdict's kind in its colour."""
     from rich.text import Text
 
@@ -108,6 +129,22 @@ def explanation(verdict: Verdict) -> str:
     workload = getattr(verdict, "workload", "")
     where = f"In workload {workload}: " if workload else ""
     return f"{where}{verdict.message}{_source(verdict)}"
+
+
+def brief(verdict: Verdict) -> str:
+    """A few words for one line of a table; :func:`explanation` says it in full."""
+    if verdict.kind == "correct":
+        count = sum(len(row.outputs) for row in verdict.checks)
+        return f"{count} outputs of {len(verdict.checks)} workloads are right"
+    workload = getattr(verdict, "workload", "")
+    where = f"{workload}: " if workload else ""
+    if verdict.kind == "incorrect":
+        wrong = verdict.wrong
+        return f"{where}{wrong.output}: {wrong.wrong} of {wrong.total} elements {_BRIEF[wrong.reason]}"
+    if verdict.kind == "build_error" and verdict.diagnostics:
+        first = verdict.diagnostics[0]
+        return f"{first.file}:{first.line}: {first.text}"
+    return (where + verdict.message).splitlines()[0]
 
 
 def _source(verdict: Verdict) -> str:
