@@ -101,12 +101,14 @@ def judge_on_gpu(
     roles: Sequence[WorkloadRole] = ORDER,
     limit_s: float = 60.0,
     at: Station | None = None,
+    against: str | None = None,
 ) -> Verdict:
     """The verdict on an artifact; plans of the workloads that ran are put into ``evidence``.
 
     ``roles`` restricts the workloads; without bench the verdict is not timed. ``limit_s`` bounds one
-    sample, its inputs and eviction included. ``at`` is the station of a batch. Raises MachineError
-    if this machine lacks something; what goes wrong on the way is a verdict.
+    sample, its inputs and eviction included. ``at`` is the station of a batch. ``against`` names an
+    expert to play against instead of the panel's winner. Raises MachineError if this machine lacks
+    something; what goes wrong on the way is a verdict.
     """
     where = at or station()
     case.device, case.driver = where.gpu.name, where.gpu.driver
@@ -115,7 +117,8 @@ def judge_on_gpu(
             f"{case.task.id} is built for sm_{artifact.architecture}; this is {where.gpu.name} "
             f"(sm_{where.gpu.architecture})"
         )
-    grading = _Grading(case, artifact, evidence, where, tuple(r for r in ORDER if r in roles), limit_s)
+    chosen = tuple(r for r in ORDER if r in roles)
+    grading = _Grading(case, artifact, evidence, where, chosen, limit_s, against)
     try:
         return grading.run()
     except Ended as ended:
@@ -134,6 +137,7 @@ class _Grading:
     at: Station
     roles: tuple[WorkloadRole, ...]
     limit_s: float
+    against: str | None = None
     passed: list[Checked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -312,7 +316,7 @@ class _Grading:
         measured: list[paired.Measured] = []
         no_opponent = []
         for workload in bench:
-            name = panels.opponent(self.task, workload, panel, usable)
+            name = self.against or panels.opponent(self.task, workload, panel, usable)
             if name is None:
                 no_opponent.append(workload.name)
                 self._check_bench(workload)
