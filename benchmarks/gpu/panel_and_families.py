@@ -138,7 +138,8 @@ def report(state: State) -> None:
         if key.startswith("honest "):
             ratio = "/".join("-" if r is None else f"{r:.3f}" for r in value["ratio"])
             each = " ".join(
-                f"{w['workload']} {w['outcome']} {w['ratio']:.3f} vs {w['expert']} {w['ceiling_fraction']:.0%}"
+                f"{w['workload']} {w['outcome']} {w['ratio']:.3f} vs {w['expert']} "
+                f"({w['ceiling_fraction']:.0%} of the ceiling)"
                 for w in value["workloads"]
             )
             said = value["outcome"] or value["message"] or value["reason"]

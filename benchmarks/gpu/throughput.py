@@ -1,4 +1,4 @@
-"""How long a verdict takes, split into compiler, recording, replay and checks: alone from cold, and in a batch.
+"""How long a verdict takes, split into its stages: alone from cold, and in a batch.
 
 ``alone`` starts `hercules grade` as a user does, with source code that no cache has seen. ``batch``
 grades 50 sources that differ (so that each is compiled) with one station.
@@ -134,13 +134,15 @@ def report(state: State) -> None:
                     *(r.get(k, "") for k in ("build", "record", "run", "check", "gpu_held", "total", "wall")),
                 ]
             )
-    header = "verdict kind outcome bench build record run check held total wall".split()
+    header = ["verdict", "kind", "outcome", "bench"]
+    header += ["build", "record", "run", "check", "held", "total", "wall"]
     table("Seconds of one verdict from cold", header, rows)
     for key, r in state.data.items():
         if key.startswith("batch"):
             held = [x["gpu_held"] for x in r["rows"]]
             print(
-                f"\n{key}: {r['wall']} s, {r['a_verdict']} s a verdict; GPU held {statistics.mean(held):.2f} s"
+                f"\n{key}: {r['wall']} s, {r['a_verdict']} s a verdict; "
+                f"GPU held {statistics.mean(held):.2f} s"
             )
             kinds: dict[str, int] = {}
             for x in r["rows"]:
