@@ -81,21 +81,18 @@ ARITHMETIC: dict[str, Callable[..., int]] = {
 
 
 def carry(opcode: str, modifiers: Modifiers, width: int, *words: int) -> tuple[int, int]:
-    """Result and carry (borrow) of the extended-precision family; the last word is the carry in."""
+    """Result and carry of the extended-precision family; the last word is the carry in. A subtraction adds
+    the complement, so its carry means "no borrow"."""
     *operands, flag = words
-    carry_in = flag if opcode.endswith("c") else 0  # addc, subc, madc
+    carry_in = flag if opcode.endswith("c") else int(opcode == "sub")  # addc, subc, madc
     if opcode.startswith("mad"):
-        a, b, c = operands
-        product = product_part(modifiers, a, b, width)
-        total = (product & mask(width)) + (c & mask(width)) + carry_in
-        carried = total >> width
-    elif opcode.startswith("add"):
-        total = (operands[0] & mask(width)) + (operands[1] & mask(width)) + carry_in
-        carried = total >> width
+        first, second = product_part(modifiers, operands[0], operands[1], width), operands[2]
     else:
-        total = (operands[0] & mask(width)) - (operands[1] & mask(width)) - carry_in
-        carried = int(total < 0)
-    return total & mask(width), carried if "cc" in modifiers else flag
+        first, second = operands
+        if opcode.startswith("sub"):
+            second = ~second
+    total = (first & mask(width)) + (second & mask(width)) + carry_in
+    return total & mask(width), total >> width if "cc" in modifiers else flag
 
 
 def lop3(a: int, b: int, c: int, table: int) -> int:

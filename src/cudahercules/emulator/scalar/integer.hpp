@@ -143,7 +143,9 @@ PTX_INLINE u32 max_x2(u32 a, u32 b) {
 }
 PTX_INLINE u32 relu_s16x2(u32 a) { return each_half(a, [](u16 x) { return u16(relu_int(s16(x))); }); }
 
-// ---- extended precision: cc is the carry of additions and the borrow of subtractions -------------------------------------
+// ---- extended precision --------------------------------------------------------------------------------------------------
+// cc is the adder's carry-out. A subtraction is a + ~b + 1, so after it cc means "no borrow": nvcc's 128-bit division reads it
+// with addc right after sub.cc and relies on that (the manual's "borrow" tells the same story for pure chains of subtractions).
 
 template <class T>
 PTX_INLINE T add_cc(T a, T b, bool& cc) {
@@ -167,23 +169,16 @@ PTX_INLINE T addc_cc(T a, T b, bool& cc) {
 }
 template <class T>
 PTX_INLINE T sub_cc(T a, T b, bool& cc) {
-    typedef typename Int<T>::U U;
-    U r;
-    cc = __builtin_sub_overflow(U(a), U(b), &r);
-    return T(r);
+    cc = typename Int<T>::U(a) >= typename Int<T>::U(b);
+    return sub(a, b);
 }
 template <class T>
 PTX_INLINE T subc(T a, T b, bool cc) {
-    return sub(sub(a, b), T(cc));
+    return addc(a, T(~b), cc);
 }
 template <class T>
 PTX_INLINE T subc_cc(T a, T b, bool& cc) {
-    typedef typename Int<T>::U U;
-    U r;
-    const bool first = __builtin_sub_overflow(U(a), U(b), &r);
-    const bool second = __builtin_sub_overflow(r, U(cc), &r);
-    cc = first | second;
-    return T(r);
+    return addc_cc(a, T(~b), cc);
 }
 
 // ---- logic and shifts ----------------------------------------------------------------------------------------------------
