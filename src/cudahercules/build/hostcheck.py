@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from cudahercules.build.diagnostics import Refused
 from cudahercules.build.elf import read_host_object
+from cudahercules.process import Limits, run_limited
 
+_DEMANGLING = Limits(wall_s=10, cpu_s=10, memory=1 << 30)
 _SYMBOLS = Path(__file__).parent.parent / "record/runtime/symbols.txt"
 _CUDA_RUNTIME = re.compile(r"^(__cuda|cuda[A-Z]|cu[A-Z])")
 _CUDA_LIBRARY = re.compile(
@@ -75,10 +76,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def demangle(names: Sequence[str]) -> list[str]:
-    """C++ names as a person writes them; as they are where binutils' c++filt is absent."""
+    """C++ names as a person writes them; as they are where binutils' c++filt is absent or fails."""
     tool = shutil.which("c++filt")
     if tool is None or not names:
         return list(names)
-    done = subprocess.run([tool], input="\n".join(names), capture_output=True, text=True, timeout=10)
-    shown = done.stdout.splitlines()
-    return shown if done.returncode == 0 and len(shown) == len(names) else list(names)
+    done = run_limited([tool], _DEMANGLING, stdin="\n".join(names).encode())
+    shown = done.stdout.decode(errors="replace").splitlines()
+    return shown if done.status == 0 and len(shown) == len(names) else list(names)
