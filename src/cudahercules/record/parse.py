@@ -21,6 +21,7 @@ from cudahercules.task.model import Task
 MAX_TEXT = 256 << 20
 MAX_DEPTH = 12
 """A plan nests no deeper than LaunchPlan, list, operation, list, relocation."""
+_NO_BRACKETS = bytes(c for c in range(256) if c not in b"[]{}")
 
 
 def load_plan(text: str | bytes, artifact: Artifact, task: Task | None = None) -> LaunchPlan:
@@ -31,7 +32,7 @@ def load_plan(text: str | bytes, artifact: Artifact, task: Task | None = None) -
     """
     if len(text) > MAX_TEXT:
         raise PlanError(f"the plan has {len(text)} bytes, at most {MAX_TEXT} are read")
-    _check_depth(text if isinstance(text, str) else text.decode("utf-8", errors="replace"))
+    _check_depth(text.encode("utf-8", errors="replace") if isinstance(text, str) else text)
     try:
         plan = LaunchPlan.model_validate_json(text)
     except ValidationError as error:
@@ -40,11 +41,11 @@ def load_plan(text: str | bytes, artifact: Artifact, task: Task | None = None) -
     return plan
 
 
-def _check_depth(text: str) -> None:
-    """Refuse nesting that no plan has; brackets in strings count too, which a plan has none of."""
+def _check_depth(text: bytes) -> None:
+    """Refuse nesting that no plan has. Brackets in strings count too: no string of a plan needs any."""
     depth = 0
-    for c in filter("[{]}".__contains__, text):
-        depth += 1 if c in "[{" else -1
+    for c in text.translate(None, _NO_BRACKETS):
+        depth += 1 if c in b"[{" else -1
         if depth > MAX_DEPTH:
             raise PlanError(f"the plan nests deeper than {MAX_DEPTH} levels")
 
