@@ -19,7 +19,10 @@ COUNT = 256
 BF16 = ml_dtypes.bfloat16
 
 
-@pytest.fixture(scope="module", params=["80", "90a", "100a", "120a"])
+_SLOW = [pytest.param(architecture, marks=pytest.mark.slow) for architecture in ("90a", "120a")]
+
+
+@pytest.fixture(scope="module", params=["80", "100a", *_SLOW])
 def ptx(request: pytest.FixtureRequest) -> str:
     return compile_ptx(SOURCE, request.param)
 

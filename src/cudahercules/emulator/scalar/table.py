@@ -428,7 +428,17 @@ CONVERT = (
     _row("cvt.pack.sat.s8.s32.b32", "d:b32 a:s32 b:s32 c:b32", "cvt_pack<8, true>($a, $b, $c)"),
 )
 
-ROWS = (*INTEGER, *BITS, *VIDEO, *SELECT, *FLOAT, *APPROXIMATE, *HALF, *CONVERT)
+SECTIONS = {
+    "Integer arithmetic and carry chains": INTEGER,
+    "Logic, shifts, bit fields, bytes": BITS,
+    "Video SIMD": VIDEO,
+    "Comparison and selection": SELECT,
+    "fp32 and fp64": FLOAT,
+    "Approximate functions": APPROXIMATE,
+    "f16 and bf16": HALF,
+    "Conversions": CONVERT,
+}
+ROWS = tuple(row for rows in SECTIONS.values() for row in rows)
 
 
 class Access(Protocol):
