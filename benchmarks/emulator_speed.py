@@ -146,7 +146,11 @@ def main() -> None:
     ptx = compile_ptx(KERNELS / "basic.cu")
     rows = [measure(name, setup, ptx, options.runs) for name, setup in CASES.items()]
     result = {
-        "machine": {"processor": processor(), "cores": len(os.sched_getaffinity(0)), "python": platform.python_version()},
+        "machine": {
+            "processor": processor(),
+            "cores": len(os.sched_getaffinity(0)),
+            "python": platform.python_version(),
+        },
         "target_million_per_second_core": TARGET,
         "rows": rows,
         "compile": compile_cost(ptx),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -20,9 +21,10 @@ from cudahercules.record.plan import ARENA_BASE, Buffer, KernelLaunch, LaunchPla
 
 KERNELS = Path(__file__).parent / "kernels"
 PAGE = 2 << 20
+ARCHITECTURE = os.environ.get("HERCULES_TEST_ARCHITECTURE", "80")
 
 
-def compile_ptx(source: Path, architecture: str = "80") -> str:
+def compile_ptx(source: Path, architecture: str = ARCHITECTURE) -> str:
     """PTX of ``source`` with line information; cached by content."""
     nvcc = shutil.which("nvcc")
     assert nvcc is not None
@@ -61,7 +63,9 @@ class Program:
             host_object="none",
             has_prepare=False,
             modules=(
-                DeviceModule(source="m.cu", cubin="none", ptx="m.ptx", fatbin_hash="0", kernels=(), symbols=()),
+                DeviceModule(
+                    source="m.cu", cubin="none", ptx="m.ptx", fatbin_hash="0", kernels=(), symbols=()
+                ),
             ),
             compiler="nvcc",
             flags=(),

@@ -31,7 +31,12 @@ def test_read_past_the_end(program):
     program.array("in", np.zeros(100, np.float32), "input")
     program.launch("read_past_end", 4, 32, "in", "out")
     fault = program.fault(threads=1)
-    assert (fault.what, fault.kernel, fault.block, fault.thread) == ("out_of_bounds", "read_past_end", (3, 0, 0), (4, 0, 0))
+    assert (fault.what, fault.kernel, fault.block, fault.thread) == (
+        "out_of_bounds",
+        "read_past_end",
+        (3, 0, 0),
+        (4, 0, 0),
+    )
     assert (fault.file, fault.line) == ("faults.cu", line_of("out[i % 4] = in[i]"))
     assert fault.instruction.startswith("ld.global.f32")
     assert fault.message.startswith(
@@ -65,7 +70,10 @@ def test_misaligned(program):
     program.launch("misaligned", 1, 1, "out")
     fault = program.fault()
     assert fault.what == "misaligned"
-    assert re.search(r"misaligned 8-byte write at byte 4 of buffer 'out' \(256 bytes\) \(address 0x[0-9a-f]+\)", fault.message)
+    assert re.search(
+        r"misaligned 8-byte write at byte 4 of buffer 'out' \(256 bytes\) \(address 0x[0-9a-f]+\)",
+        fault.message,
+    )
 
 
 def test_shared_past_the_end(program):
@@ -86,7 +94,9 @@ def test_shared_misaligned(program):
     program.launch("shared_misaligned", 1, 32, "out", np.int32(6), shared=64)
     fault = program.fault()
     assert fault.what == "misaligned"
-    assert "misaligned 4-byte write at byte 6 (64 bytes of shared memory, 64 of them dynamic)" in fault.message
+    assert (
+        "misaligned 4-byte write at byte 6 (64 bytes of shared memory, 64 of them dynamic)" in fault.message
+    )
 
 
 def test_local_past_the_end(program):
@@ -145,7 +155,10 @@ def test_assertion(program):
     program.launch("assertion", 1, 1, "out", np.int32(12))
     fault = program.fault()
     assert fault.what == "assertion"
-    assert f"assertion `n < 10` failed in void assertion(int *, int) (faults.cu:{line_of('assert(n < 10)')})" in fault.message
+    assert (
+        f"assertion `n < 10` failed in void assertion(int *, int) (faults.cu:{line_of('assert(n < 10)')})"
+        in fault.message
+    )
 
 
 def test_call_of_no_function(program):
@@ -167,7 +180,9 @@ def test_stack_overflow(program):
     assert fault.line == line_of("int deep(int n")
 
 
-@pytest.mark.parametrize(("kernel", "text"), [("endless", "out[0] = out[0] + 1"), ("endless_plain", "while (x)")])
+@pytest.mark.parametrize(
+    ("kernel", "text"), [("endless", "out[0] = out[0] + 1"), ("endless_plain", "while (x)")]
+)
 def test_out_of_fuel_names_the_hot_line(program, kernel, text):
     program.launch(kernel, 1, 64, "out")
     outcome = program.run(wall_s=0.3)

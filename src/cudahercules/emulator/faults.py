@@ -164,8 +164,8 @@ def _group(group: dict[str, Any], sites: list[Site]) -> str:
     waits = _WAITS[group["wait"]].format(detail=group["detail"])
     if count == 1:
         waits = waits.replace("wait ", "waits ", 1)
-    place = source_place(site)
-    return f"{count} thread{'s' if count > 1 else ''} {waits}{' at ' + place if place else ''}: {', '.join(runs)}"
+    place = f" at {source_place(site)}" if site.line else ""
+    return f"{count} thread{'s' if count > 1 else ''} {waits}{place}: {', '.join(runs)}"
 
 
 def _thread(tid: list[int]) -> str:

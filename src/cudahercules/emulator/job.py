@@ -48,7 +48,12 @@ class _Blobs:
 
 
 def write_job(
-    plan: LaunchPlan, space: Space, contents: Mapping[str, np.ndarray], result_fd: int, threads: int, seconds: float
+    plan: LaunchPlan,
+    space: Space,
+    contents: Mapping[str, np.ndarray],
+    result_fd: int,
+    threads: int,
+    seconds: float,
 ) -> Job:
     """Raises PlanError where an operation leaves its memory, MachineError if memory is short."""
     offset = 0
@@ -61,17 +66,18 @@ def write_job(
         if region.name not in contents:
             lines.append(f"map {start} {pages} -1")
             continue
-        if contents[region.name].nbytes != region.size:
-            raise PlanError(
-                f"buffer {region.name!r} has {region.size} bytes in the plan and {contents[region.name].nbytes} given"
-            )
+        given = contents[region.name].nbytes
+        if given != region.size:
+            raise PlanError(f"buffer {region.name!r} has {region.size} bytes in the plan and {given} given")
         lines.append(f"map {start} {pages} {offset}")
         places[region.name] = (offset + region.address - start, region.size)
         offset += pages
     blobs = _Blobs(offset)
     lines += _symbols(space, blobs)
     lines += [
-        f"range {r.kind} {i} {r.address} {r.size} {int(r.writable)}" for i, r in enumerate(space.regions) if r.size
+        f"range {r.kind} {i} {r.address} {r.size} {int(r.writable)}"
+        for i, r in enumerate(space.regions)
+        if r.size
     ]
     lines.append("ready")
     for number, operation in enumerate((*plan.prepare, *plan.solve)):

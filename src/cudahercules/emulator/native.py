@@ -59,7 +59,9 @@ def machine_flags() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def sources_digest() -> str:
     """SHA-256 over every source file that decides what a translation is."""
-    files = sorted(p for p in ROOT.rglob("*") if p.suffix in (".py", ".hpp", ".cpp") and p.name != "run.py")
+    folders = ("ptx", "emit", "scalar", "runtime")
+    files = [ROOT / "translation.py", ROOT / "native.py"]
+    files += sorted(p for f in folders for p in (ROOT / f).iterdir() if p.suffix in (".py", ".hpp", ".cpp"))
     return digest(*(part for p in files for part in (p.name, p.read_bytes())))
 
 

@@ -56,7 +56,14 @@ class Space:
                 constant = variable.space == "const"
                 yield (
                     (number, variable.name),
-                    Region("c" if constant else "s", variable.name, variable.space, address, variable.size, not constant),
+                    Region(
+                        "c" if constant else "s",
+                        variable.name,
+                        variable.space,
+                        address,
+                        variable.size,
+                        not constant,
+                    ),
                 )
 
     def symbol_address(self, module: int, name: str) -> int:

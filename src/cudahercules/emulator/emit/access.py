@@ -24,9 +24,10 @@ from cudahercules.emulator.ptx.ir import (
 from cudahercules.emulator.ptx.literals import as_float
 
 _FLOAT_ARITHMETIC = frozenset(
-    "add sub mul fma mad neg abs min max ex2 lg2 rcp sqrt rsqrt sin cos div tanh copysign setp set testp".split()
+    ("add", "sub", "mul", "fma", "mad", "neg", "abs", "min", "max", "ex2", "lg2", "rcp", "sqrt", "rsqrt")
+    + ("sin", "cos", "div", "tanh", "copysign", "setp", "set", "testp")
 )
-_NEUTRAL = frozenset("mov ld st selp shfl atom red call ldu".split())
+_NEUTRAL = frozenset(("mov", "ld", "ldu", "st", "selp", "shfl", "atom", "red", "call"))
 
 
 class Unsupported(Exception):

@@ -44,9 +44,8 @@ def atomic(context: FunctionContext, instruction: Instruction) -> str | None:
         return None
     size = bits(type_) // 8
     values = instruction.operands[first + 1 : first + 1 + arguments]
-    lines = [
-        f"uint8_t* const _p = {pointer(context, instruction.operands[first], size * place.vector, place.space, ATOMIC)};"
-    ]
+    at = pointer(context, instruction.operands[first], size * place.vector, place.space, ATOMIC)
+    lines = [f"uint8_t* const _p = {at};"]
     ctype = c_type(type_)
     for i in range(place.vector):
         inputs = ", ".join(context.access.read(_element(v, i, place.vector), type_) for v in values)

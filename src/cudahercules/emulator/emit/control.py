@@ -59,7 +59,9 @@ def _unpack(context: FunctionContext, target: Vector, source: Operand, type_: st
     return " ".join(lines)
 
 
-def branch(context: FunctionContext, instruction: Instruction, seen: set[str], labels: set[str]) -> str | None:
+def branch(
+    context: FunctionContext, instruction: Instruction, seen: set[str], labels: set[str]
+) -> str | None:
     """``seen`` are the labels above: a branch to one of them goes back and burns fuel."""
     if instruction.opcode == "brx":
         return _indexed(context, instruction, seen)

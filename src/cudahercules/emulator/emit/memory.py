@@ -195,9 +195,8 @@ def store(context: FunctionContext, instruction: Instruction) -> str | None:
     for i, element in enumerate(elements):
         value = context.access.read(element, type_)
         if strong:
-            lines.append(
-                f"rt::store_strong<{integer}>(_p + {i * size}, __builtin_bit_cast({integer}, ({ctype})({value})));"
-            )
+            value = f"__builtin_bit_cast({integer}, ({ctype})({value}))"
+            lines.append(f"rt::store_strong<{integer}>(_p + {i * size}, {value});")
         else:
             lines.append(f"rt::store<{ctype}>(_p + {i * size}, {value});")
     return " ".join(lines)

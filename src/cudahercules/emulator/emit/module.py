@@ -101,7 +101,9 @@ class _Translator:
                 (v.alignment for v in self.module.variables.values() if v.space == "shared" and v.external),
                 default=16,
             )
-            size = -(-size // max(16, min(alignment, _MOST_ALIGNMENT))) * max(16, min(alignment, _MOST_ALIGNMENT))
+            size = -(-size // max(16, min(alignment, _MOST_ALIGNMENT))) * max(
+                16, min(alignment, _MOST_ALIGNMENT)
+            )
             rows.append(
                 f'  {{"{kernel.name}", k_{number}, {size}u, {parameter_bytes}u, {local_bytes + local}u}},'
             )
@@ -142,7 +144,9 @@ class _Translator:
         if function.is_kernel:
             head = f"static void k_{kernel}(rt::Thread& t, const uint8_t* P) {{"
         else:
-            head = f"static void f_{self.context.functions[function.name]}(rt::Thread& t, uint8_t* const* A) {{"
+            head = (
+                f"static void f_{self.context.functions[function.name]}(rt::Thread& t, uint8_t* const* A) {{"
+            )
         registers = [f"{type_} {name}{{}};" for name, type_ in context.access.storage.items()]
         body = [
             head,
@@ -163,7 +167,9 @@ class _Translator:
         labels = {item.name for item in body if isinstance(item, LabelMark)}
         seen: set[str] = set()
         for position, item in enumerate(body):
-            if self.counting and (position == 0 or isinstance(body[position - 1], LabelMark) or _ends(body[position - 1])):
+            if self.counting and (
+                position == 0 or isinstance(body[position - 1], LabelMark) or _ends(body[position - 1])
+            ):
                 yield from self._count(body, position)
             if isinstance(item, LabelMark):
                 seen.add(item.name)

@@ -130,9 +130,7 @@ class Group:
     elements: tuple[Operand, ...]
 
 
-Operand = (
-    Register | Special | Immediate | Symbol | Memory | Vector | Pair | Negated | Sink | Label | Group
-)
+Operand = Register | Special | Immediate | Symbol | Memory | Vector | Pair | Negated | Sink | Label | Group
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,7 +151,8 @@ def _declarator(
     while stream.accept("["):
         dimensions.append(0 if stream.peek() == "]" else integer(stream.next().text))
         stream.expect("]")
-    data, relocations = bytearray(), []
+    data = bytearray()
+    relocations: list[Relocated] = []
     if stream.accept("="):
         _initialiser(stream, type_, data, relocations, _strides(dimensions, element))
     size = element
@@ -218,7 +219,7 @@ def _address(stream: Stream, name: str) -> tuple[str, int]:
         stream.expect(")")
     else:
         symbol, addend = name, 0
-    if stream.peek() in ("+", "-") :
+    if stream.peek() in ("+", "-"):
         sign = -1 if stream.next().text == "-" else 1
         addend += sign * integer(stream.next().text)
     return symbol, addend
