@@ -12,17 +12,17 @@ using namespace cute;
 using Element = cutlass::bfloat16_t;
 using Row = cutlass::layout::RowMajor;
 using Column = cutlass::layout::ColumnMajor;
-using Tile = Shape<_128, _128, _64>;
-using Cluster = Shape<_2, _1, _1>;
+using GemmTile = Shape<_128, _128, _64>;
+using GemmCluster = Shape<_2, _1, _1>;
 constexpr int kAligned = 8;
 
 using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Tile, Cluster,
+    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, GemmTile, GemmCluster,
     cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, Row, kAligned, Element, Row, kAligned,
     cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
 using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
     cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, Row, kAligned, Element, Column, kAligned, float,
-    Tile, Cluster,
+    GemmTile, GemmCluster,
     cutlass::gemm::collective::StageCountAutoCarveout<int(sizeof(typename Epilogue::SharedStorage))>,
     cutlass::gemm::KernelTmaWarpSpecializedPingpong>::CollectiveOp;
 using Kernel = cutlass::gemm::kernel::GemmUniversal<Shape<int, int, int, int>, Mainloop, Epilogue>;
