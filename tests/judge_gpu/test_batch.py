@@ -1,0 +1,116 @@
+"""Batches: order, resume, damaged resume files, compilers beside the card."""
+
+import threading
+
+import pytest
+
+from cudahercules.build.compile import BuildFailure
+from cudahercules.errors import MachineError, UsageError
+from cudahercules.judge import batch
+from cudahercules.judge.batch import append, finished, judge_many_on_gpu
+from cudahercules.judge.verdict import NotTimed
+
+
+@pytest.fixture
+def sources(tmp_path):
+    made = []
+    for k in range(6):
+        path = tmp_path / f"{k}.cu"
+        path.write_text(f'#include "solve.h"\n// {k}\n')
+        made.append(path)
+    return made
+
+
+@pytest.fixture
+def card(monkeypatch, artifact):
+    """Builds that succeed (or fail for sources that say so) and a card that calls all correct."""
+    seen = {"built": [], "judged": [], "judging": threading.Lock()}
+
+    def build(candidate, task, architecture):
+        seen["built"].append(candidate.name)
+        text = candidate.files[0].text
+        if "broken" in text:
+            return BuildFailure(kind="error", message="s.cu:1: error", diagnostics=(), seconds=0.1)
+        if "no compiler" in text:
+            raise MachineError("there is no compiler")
+        return artifact
+
+    def judge(case, artifact, evidence, *, at):
+        assert seen["judging"].acquire(blocking=False), "two candidates on the card at once"
+        seen["judged"].append(case.candidate)
+        seen["judging"].release()
+        return case.correct((), (), NotTimed(reason="pretend"))
+
+    monkeypatch.setattr(batch, "build", build)
+    monkeypatch.setattr(batch, "judge_on_gpu", judge)
+    return seen
+
+
+def test_every_candidate_gets_its_verdict(task, sources, station, card):
+    results = dict(judge_many_on_gpu(task, sources, station, compilers=3))
+    assert sorted(results) == list(range(6))
+    assert all(v.kind == "correct" and v.candidate == f"{k}.cu" for k, v in results.items())
+    assert sorted(card["judged"]) == [f"{k}.cu" for k in range(6)]
+
+
+def test_a_broken_source_is_a_verdict_and_the_others_go_on(task, sources, station, card):
+    sources[2].write_text("broken")
+    results = dict(judge_many_on_gpu(task, sources, station))
+    assert results[2].kind == "build_error"
+    assert sum(v.kind == "correct" for v in results.values()) == 5
+
+
+def test_a_resumed_batch_grades_only_what_is_missing(task, sources, station, card, tmp_path):
+    resume = tmp_path / "verdicts.jsonl"
+    first = judge_many_on_gpu(task, sources, station, resume=resume, compilers=1)
+    for _ in range(2):
+        next(first)
+    first.close()  # as Ctrl-C does
+    done = len(card["judged"])
+    assert done == 2 == len(resume.read_text().splitlines())
+    results = dict(judge_many_on_gpu(task, sources, station, resume=resume))
+    assert sorted(results) == list(range(6))
+    assert len(card["judged"]) == 6
+    assert len(resume.read_text().splitlines()) == 6
+
+
+def test_a_line_cut_off_by_a_kill_is_dropped(task, sources, station, card, tmp_path):
+    resume = tmp_path / "verdicts.jsonl"
+    list(judge_many_on_gpu(task, sources[:2], station, resume=resume))
+    whole = resume.read_bytes()
+    resume.write_bytes(whole[:-30])
+    assert len(finished(resume, task)) == 1
+    list(judge_many_on_gpu(task, sources[:2], station, resume=resume))
+    assert len(finished(resume, task)) == 2
+
+
+def test_machine_faults_are_graded_again(task, case, tmp_path):
+    resume = tmp_path / "verdicts.jsonl"
+    append(resume, case.invalid_measurement("hot"))
+    append(resume, case.infrastructure_error("ours"))
+    assert finished(resume, task) == {}
+    append(resume, case.correct((), (), NotTimed(reason="pretend")))
+    assert list(finished(resume, task)) == [case.candidate_sha256]
+
+
+def test_a_resume_file_of_something_else_is_refused(task, case, tmp_path):
+    resume = tmp_path / "verdicts.jsonl"
+    resume.write_text("{}\n")
+    with pytest.raises(UsageError, match="line 1 is no verdict"):
+        finished(resume, task)
+    resume.unlink()
+    append(resume, case.build_error("m", ()))
+    with pytest.raises(UsageError, match="holds verdicts of"):
+        finished(resume, task.model_copy(update={"id": "kernel/other/x@general"}))
+
+
+def test_a_missing_source_is_said_before_anything_runs(task, sources, station, card, tmp_path):
+    with pytest.raises(UsageError):
+        list(judge_many_on_gpu(task, [*sources, tmp_path / "none.cu"], station))
+    assert not card["built"]
+
+
+def test_a_machine_error_ends_the_batch(task, sources, station, card):
+    sources[0].write_text("no compiler")
+    with pytest.raises(MachineError, match="no compiler"):
+        list(judge_many_on_gpu(task, sources[:1], station))
