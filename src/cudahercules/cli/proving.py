@@ -118,7 +118,7 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
             [_shown(g) for g in results],
         )
     ]
-    room = max(30, out.width - sum(widths) - 16)  # 16: gaps between columns and the seconds
+    room = max(30, out.width - sum(widths) - 20)  # 20: gaps between columns and the seconds
     for task_id in dict.fromkeys(g.bundled.task.id for g in results):
         out.print(Text(task_id, style="bold"))
         rows: list[list[str | Text]] = [

@@ -6,9 +6,11 @@ is emulated, the next one is being recorded and the reference is being computed.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -21,13 +23,14 @@ from cudahercules.emulator.native import host_program
 from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupported
 from cudahercules.emulator.run import emulate
 from cudahercules.emulator.translation import build_translation
-from cudahercules.errors import MachineError, PlanError
+from cudahercules.errors import HerculesError, MachineError, PlanError
 from cudahercules.judge.checks import check_inputs_unchanged, check_output
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.operands import from_bytes, reference_of, to_bytes
 from cudahercules.judge.protocol import CHECKED_ROLES, Case, kernel_reports, sample_seed
 from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.profile import DeviceProfile
+from cudahercules.record.library import standin
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.task.inputs import generate, poison
@@ -81,6 +84,20 @@ def judge_on_cpu(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def get_ready() -> None:
+    """Build recorder and emulator, where they are not in the cache, while the candidate is compiled.
+
+    Whatever goes wrong here goes wrong again, and is reported, when they are needed.
+    """
+
+    def make() -> None:
+        with suppress(MachineError, OSError, KeyboardInterrupt):
+            standin()
+            host_program()
+
+    threading.Thread(target=make, name="get-ready", daemon=True).start()
+
+
 def _not_timed(workloads: Sequence[Workload]) -> str:
     reason = "the CPU judge checks answers in an emulator, whose speed says nothing about a GPU"
     if all(w.role is WorkloadRole.SMOKE for w in workloads):
@@ -93,12 +110,9 @@ def _compile_ahead(artifact: Artifact) -> None:
 
     Whatever goes wrong here goes wrong again, and is reported, when the plan is emulated.
     """
-    try:
+    with suppress(HerculesError, OSError, ValueError):
         for module in artifact.modules:
             build_translation(artifact.path(module.ptx).read_text())
-        host_program()
-    except (MachineError, OSError, ValueError):
-        return
 
 
 def _instruction_mixes(artifact: Artifact) -> dict[str, dict[str, int]]:

@@ -16,7 +16,7 @@ from cudahercules.build.compile import BuildFailure, build
 from cudahercules.build.toolchain import resolve_architecture
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
-from cudahercules.judge.cpu import LIMIT_S, judge_on_cpu
+from cudahercules.judge.cpu import LIMIT_S, get_ready, judge_on_cpu
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.protocol import CHECKED_ROLES, Case, checked_seed, new_seed
 from cudahercules.judge.verdict import Verdict
@@ -90,6 +90,8 @@ def _judge(
     gpu = _gpu_module().find_gpu() if kind == "gpu" else None
     if gpu is not None:
         _gpu_module().get_ready(case.task, gpu)
+    else:
+        get_ready()
     built_for = case.task.target.architecture
     architecture = (
         gpu.architecture if gpu is not None and not built_for else resolve_architecture(case.task.target)
@@ -97,6 +99,8 @@ def _judge(
     case.architecture = architecture
     if gpu is not None:
         _gpu_module().get_ready(case.task, gpu)
+    else:
+        get_ready()
     case.notify("compiling")
     started = time.monotonic()
     artifact = build(candidate, case.task, architecture)

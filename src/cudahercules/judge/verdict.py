@@ -250,8 +250,17 @@ Verdict = Annotated[
     Field(discriminator="kind"),
 ]
 
-VERDICT: TypeAdapter[Verdict] = TypeAdapter(Verdict)
-"""``VERDICT.validate_json(text)`` reads one back; ``VERDICT.json_schema()`` is the schema."""
+VERDICT: TypeAdapter[Verdict]
+"""``VERDICT.validate_json(text)`` reads one back; ``VERDICT.json_schema()`` is the schema. It is built
+when it is first asked for: grading does not need it, and it takes 15 ms."""
+
+
+def __getattr__(name: str) -> TypeAdapter[Verdict]:
+    if name != "VERDICT":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    adapter: TypeAdapter[Verdict] = TypeAdapter(Verdict)
+    globals()["VERDICT"] = adapter
+    return adapter
 
 
 def exit_code(verdict: Verdict) -> int:

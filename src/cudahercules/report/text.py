@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cudahercules.judge.verdict import Checked, KernelReport, Timed, Verdict
 
-PLAIN_WIDTH = 120
+PLAIN_WIDTH = 132
 """Columns where the output is not a terminal."""
 
 _BRIEF = {
