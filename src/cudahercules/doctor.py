@@ -53,15 +53,15 @@ _CORE_PACKAGES = (
 class Check(Model):
     """One thing looked at. ``missing`` limits what can be done, ``broken`` is there but unusable.
 
-    ``needed_for`` is ``grading`` (without it nothing works), ``gpu`` (the GPU judge) or ``evidence``
-    (a richer verdict). ``remedy`` is a command or one short sentence, empty where all is well.
+    ``needed_for`` is ``grading`` (without it nothing works), ``gpu`` (the GPU judge), ``experts`` (a
+    fuller panel) or ``evidence`` (a richer verdict). ``remedy`` is a command or one short sentence, empty where all is well.
     """
 
     name: str
     state: State
     detail: str
     remedy: str = ""
-    needed_for: Literal["grading", "gpu", "evidence"] = "grading"
+    needed_for: Literal["grading", "gpu", "experts", "evidence"] = "grading"
 
 
 class Gpu(Model):
@@ -248,7 +248,7 @@ def _experts() -> Iterator[Check]:
             state="missing" if missing else "ok",
             detail=f"{len(ready)} of {len(panel)} importable" + (f": {', '.join(ready)}" if ready else ""),
             remedy=f"pip install {' '.join(missing)}" if missing else "",
-            needed_for="gpu",
+            needed_for="experts",
         )
 
 

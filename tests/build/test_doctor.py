@@ -66,6 +66,7 @@ def test_a_good_gpu(gpu_of, monkeypatch, tmp_path):
     )
     assert check(diagnosis, "GPU sharing").state == "ok"
     assert diagnosis.architecture == "90a"
+    assert diagnosis.gpu_ok == all(check(diagnosis, name).state == "ok" for name, _ in doctor._GPU_PACKAGES)
 
 
 def test_an_old_driver(gpu_of):
