@@ -14,12 +14,15 @@ CASES = {
   ok(cub::DeviceReduce::Sum(t, bytes, a, c, (int)n, stream)); ok(cudaFreeAsync(t, stream));""",
     "scan": """
   void* t = nullptr; size_t bytes = 0;
-  ok(cub::DeviceScan::InclusiveSum(t, bytes, a, c, (int)n, stream)); ok(cudaMallocAsync(&t, bytes, stream));
+  ok(cub::DeviceScan::InclusiveSum(t, bytes, a, c, (int)n, stream));
+  ok(cudaMallocAsync(&t, bytes, stream));
   ok(cub::DeviceScan::InclusiveSum(t, bytes, a, c, (int)n, stream)); ok(cudaFreeAsync(t, stream));""",
     "sort": """
-  void* t = nullptr; size_t bytes = 0; int m = 1 << 22; float *in, *out;
+  void* t = nullptr; size_t bytes = 0; int m = 1 << 22;
+  float *in, *out;
   ok(cudaMallocAsync(&in, m * 4, stream)); ok(cudaMallocAsync(&out, m * 4, stream));
-  ok(cub::DeviceRadixSort::SortKeys(t, bytes, in, out, m, 0, 32, stream)); ok(cudaMallocAsync(&t, bytes, stream));
+  ok(cub::DeviceRadixSort::SortKeys(t, bytes, in, out, m, 0, 32, stream));
+  ok(cudaMallocAsync(&t, bytes, stream));
   ok(cub::DeviceRadixSort::SortKeys(t, bytes, in, out, m, 0, 32, stream));""",
 }
 

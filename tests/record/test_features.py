@@ -208,6 +208,20 @@ def test_graph_built_by_hand(cases):
     assert isinstance([op for op in plan.solve if not isinstance(op, EventRecord | EventWait)][-1], Copy)
 
 
+def test_copies_of_one_slice(cases):
+    plane, row = ops(cases.plan("slices"), Copy)
+    assert (plane.destination_pitch, plane.source_pitch, plane.width, plane.height) == (400, 200, 100, 5)
+    assert row.destination == plane.destination + 404 and row.height == 1
+
+
+def test_child_graphs_attributes_and_updates(cases):
+    (op,) = cases.plan("graph_attributes").launches
+    assert op.priority == -2 and op.cluster == (2, 1, 1)
+    assert [op.grid[0] for op in cases.plan("update_between_launches").launches] == [1, 2]
+    plan = cases.plan("nested_capture")
+    assert shape(plan) == "k1@0 memset@0 k2@0"
+
+
 def test_tensor_maps_in_parameters(cases):
     plan = cases.plan("map_parameter")
     (tensor_map,) = plan.tensor_maps  # the same arguments make the same map

@@ -206,3 +206,28 @@ EXPORT cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t w
     cudaError_t code = memset_op(&op, to, pitch, (unsigned)value, 1, width, height, "cudaMemset2DAsync");
     return code || op.kind == OP_EMPTY ? code : submit(stream, op, NULL);
 }
+
+/* Copies and memsets in three dimensions, as far as they are one slice. */
+cudaError_t copy_3d_op(const struct cudaMemcpy3DParms *p, Op *op, const char *call) {
+    if (p->srcArray || p->dstArray) return refuse("%s: CUDA arrays are not available", call);
+    if (p->extent.depth > 1) return refuse("%s: copies of more than one slice are not available", call);
+    char *to = (char *)p->dstPtr.ptr + p->dstPos.x + p->dstPos.y * p->dstPtr.pitch;
+    char *from = (char *)p->srcPtr.ptr + p->srcPos.x + p->srcPos.y * p->srcPtr.pitch;
+    if (p->dstPos.z || p->srcPos.z) return refuse("%s: positions in a third dimension are not available", call);
+    return copy_op(op, to, p->dstPtr.pitch, from, p->srcPtr.pitch, p->extent.width, p->extent.height, p->kind, call);
+}
+
+EXPORT cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream) {
+    ENTER;
+    Op op;
+    cudaError_t code = copy_3d_op(p, &op, "cudaMemcpy3DAsync");
+    return code || op.kind == OP_EMPTY ? code : submit(stream, op, NULL);
+}
+
+EXPORT cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p) {
+    ENTER;
+    Op op;
+    cudaError_t code = check_not_captured("cudaMemcpy3D");
+    if (!code) code = copy_3d_op(p, &op, "cudaMemcpy3D");
+    return code || op.kind == OP_EMPTY ? code : submit_synchronous(op, op.kind == OP_UPLOAD);
+}

@@ -194,6 +194,8 @@ EXPORT cudaError_t cudaDeviceGetCacheConfig(enum cudaFuncCache *config) {
 }
 
 EXPORT cudaError_t cudaDeviceSetCacheConfig(enum cudaFuncCache config) { (void)config; return cudaSuccess; }
+EXPORT cudaError_t cudaFuncSetSharedMemConfig(const void *f, enum cudaSharedMemConfig c) { (void)f, (void)c; return cudaSuccess; }
+EXPORT cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig c) { (void)c; return cudaSuccess; }
 EXPORT cudaError_t cudaProfilerStart(void) { return cudaSuccess; }
 EXPORT cudaError_t cudaProfilerStop(void) { return cudaSuccess; }
 

@@ -14,7 +14,7 @@ Graph *new_graph(void) {
     return graph;
 }
 
-static void need(Node *node, Node *before) {
+void add_need(Node *node, Node *before) {
     for (int i = 0; i < node->need_count; i++)
         if (node->needs[i] == before) return;
     node->needs = must_grow(node->needs, node->need_count, &node->need_room, sizeof *node->needs);
@@ -27,7 +27,7 @@ Node *add_node(Graph *graph, Op op, Node *const *needs, int count) {
     node->graph = graph;
     node->index = graph->count;
     node->op = op;
-    for (int i = 0; i < count; i++) need(node, needs[i]);
+    for (int i = 0; i < count; i++) add_need(node, needs[i]);
     graph->nodes = must_grow(graph->nodes, graph->count, &graph->room, sizeof *graph->nodes);
     return graph->nodes[graph->count++] = node;
 }
@@ -53,7 +53,7 @@ void add_tips(NodeSet *set, Node *const *nodes, int count) {
 }
 
 /* Copies of all nodes of from, in to; nodes without needs come to depend on roots. */
-static void append_copy(Graph *to, const Graph *from, Node *const *roots, int root_count, NodeSet *sinks) {
+void append_copy(Graph *to, const Graph *from, Node *const *roots, int root_count, NodeSet *sinks) {
     int base = to->count;
     bool *inner = must_alloc((size_t)from->count, sizeof *inner);
     for (int i = 0; i < from->count; i++)
@@ -62,11 +62,11 @@ static void append_copy(Graph *to, const Graph *from, Node *const *roots, int ro
         Node *copy = to->nodes[base + i];
         for (int k = 0; k < from->nodes[i]->need_count; k++) {
             int index = from->nodes[i]->needs[k]->index;
-            need(copy, to->nodes[base + index]);
+            add_need(copy, to->nodes[base + index]);
             inner[index] = true;
         }
         if (!copy->need_count)
-            for (int k = 0; k < root_count; k++) need(copy, roots[k]);
+            for (int k = 0; k < root_count; k++) add_need(copy, roots[k]);
     }
     if (sinks)
         for (int i = 0; i < from->count; i++)
@@ -104,10 +104,13 @@ EXPORT cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t handle, cudaGraph_
     return begin_capture(handle, (Graph *)graph, needs, count, mode);
 }
 
-static void mark_before(Node *node, bool *seen) {
-    if (seen[node->index]) return;
-    seen[node->index] = true;
-    for (int i = 0; i < node->need_count; i++) mark_before(node->needs[i], seen);
+/* Marks everything that the tips depend on. Captured nodes need earlier nodes only: one sweep is enough. */
+static bool *reached_from(const Graph *graph, const NodeSet *tips) {
+    bool *seen = must_alloc((size_t)graph->count, sizeof *seen);
+    for (int i = 0; i < tips->count; i++) seen[tips->nodes[i]->index] = true;
+    for (int i = graph->count - 1; i >= 0; i--)
+        for (int k = 0; seen[i] && k < graph->nodes[i]->need_count; k++) seen[graph->nodes[i]->needs[k]->index] = true;
+    return seen;
 }
 
 EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph) {
@@ -118,9 +121,7 @@ EXPORT cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t *graph)
     if (!capture) return fail(cudaErrorIllegalState, "cudaStreamEndCapture: the stream is not being captured");
     if (capture->origin != s)
         return fail(cudaErrorStreamCaptureUnmatched, "cudaStreamEndCapture on a stream that did not begin the capture");
-    bool *seen = must_alloc((size_t)capture->graph->count, sizeof *seen);
-    bool joined = true;
-    for (int i = s->tips.count - 1; i >= 0; i--) mark_before(s->tips.nodes[i], seen);
+    bool *seen = reached_from(capture->graph, &s->tips), joined = true;
     for (int i = 0; i < S.stream_count; i++) {
         Stream *other = S.streams[i];
         if (other->capture != capture) continue;
@@ -167,132 +168,6 @@ EXPORT cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMod
     return cudaSuccess;
 }
 
-/* --- graphs by hand --------------------------------------------------------------------------------------- */
-
-EXPORT cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned flags) {
-    ENTER;
-    if (flags) return fail(cudaErrorInvalidValue, "cudaGraphCreate: flags %u", flags);
-    *graph = (cudaGraph_t)new_graph();
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphDestroy(cudaGraph_t graph) { (void)graph; return cudaSuccess; }
-EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { (void)exec; return cudaSuccess; }
-EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) { (void)exec, (void)stream; return cudaSuccess; }
-
-static cudaError_t add_by_hand(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs, size_t count,
-                               Op op) {
-    *made = (cudaGraphNode_t)add_node((Graph *)graph, op, (Node *const *)needs, (int)count);
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                         size_t count) {
-    ENTER;
-    return add_by_hand(made, graph, needs, count, (Op){.kind = OP_EMPTY});
-}
-
-static cudaError_t kernel_op(const struct cudaKernelNodeParams *p, Op *op) {
-    if (p->extra) return refuse("kernel parameters in the \"extra\" form are not available");
-    *op = (Op){.kind = OP_KERNEL};
-    return make_launch(p->func, p->gridDim, p->blockDim, p->kernelParams, p->sharedMemBytes, NULL, NULL, 0, false,
-                       &op->launch);
-}
-
-EXPORT cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                          size_t count, const struct cudaKernelNodeParams *p) {
-    ENTER;
-    Op op;
-    cudaError_t code = kernel_op(p, &op);
-    return code ? code : add_by_hand(made, graph, needs, count, op);
-}
-
-static cudaError_t copy_of(const struct cudaMemcpy3DParms *p, Op *op, const char *call) {
-    if (p->srcArray || p->dstArray) return refuse("%s: CUDA arrays are not available", call);
-    if (p->extent.depth > 1) return refuse("%s: copies of more than one slice are not available", call);
-    char *to = (char *)p->dstPtr.ptr + p->dstPos.x + p->dstPos.y * p->dstPtr.pitch;
-    char *from = (char *)p->srcPtr.ptr + p->srcPos.x + p->srcPos.y * p->srcPtr.pitch;
-    if (p->dstPos.z || p->srcPos.z) return refuse("%s: positions in a third dimension are not available", call);
-    return copy_op(op, to, p->dstPtr.pitch, from, p->srcPtr.pitch, p->extent.width, p->extent.height, p->kind, call);
-}
-
-EXPORT cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                          size_t count, const struct cudaMemcpy3DParms *p) {
-    ENTER;
-    Op op;
-    cudaError_t code = copy_of(p, &op, "cudaGraphAddMemcpyNode");
-    return code ? code : add_by_hand(made, graph, needs, count, op);
-}
-
-EXPORT cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                            size_t count, void *to, const void *from, size_t size,
-                                            enum cudaMemcpyKind kind) {
-    ENTER;
-    Op op;
-    cudaError_t code = copy_op(&op, to, size, from, size, size, 1, kind, "cudaGraphAddMemcpyNode1D");
-    return code ? code : add_by_hand(made, graph, needs, count, op);
-}
-
-EXPORT cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                          size_t count, const struct cudaMemsetParams *p) {
-    ENTER;
-    Op op;
-    cudaError_t code = memset_op(&op, p->dst, p->pitch, p->value, p->elementSize, p->width, p->height,
-                                 "cudaGraphAddMemsetNode");
-    return code ? code : add_by_hand(made, graph, needs, count, op);
-}
-
-EXPORT cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                              size_t count, cudaGraph_t child) {
-    ENTER;
-    NodeSet sinks = {0};
-    Node *entry = add_node((Graph *)graph, (Op){.kind = OP_EMPTY}, (Node *const *)needs, (int)count);
-    append_copy((Graph *)graph, (Graph *)child, &entry, 1, &sinks);
-    if (!sinks.count) add_tips(&sinks, &entry, 1);
-    *made = (cudaGraphNode_t)add_node((Graph *)graph, (Op){.kind = OP_EMPTY}, sinks.nodes, sinks.count);
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from, const cudaGraphNode_t *to,
-                                            const cudaGraphEdgeData *edges, size_t count) {
-    ENTER;
-    (void)graph;
-    if (edges) return refuse("cudaGraphAddDependencies: edge data is not available");
-    for (size_t i = 0; i < count; i++) need((Node *)to[i], (Node *)from[i]);
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphAddNode(cudaGraphNode_t *made, cudaGraph_t graph, const cudaGraphNode_t *needs,
-                                    const cudaGraphEdgeData *edges, size_t count, struct cudaGraphNodeParams *p) {
-    ENTER;
-    if (edges) return refuse("cudaGraphAddNode: edge data is not available");
-    if (p->type == cudaGraphNodeTypeKernel) {
-        struct cudaKernelNodeParams k = {p->kernel.func,           p->kernel.gridDim,      p->kernel.blockDim,
-                                         p->kernel.sharedMemBytes, p->kernel.kernelParams, p->kernel.extra};
-        return cudaGraphAddKernelNode(made, graph, needs, count, &k);
-    }
-    if (p->type == cudaGraphNodeTypeMemcpy)
-        return cudaGraphAddMemcpyNode(made, graph, needs, count, &p->memcpy.copyParams);
-    if (p->type == cudaGraphNodeTypeMemset) {
-        struct cudaMemsetParams m = {p->memset.dst,         p->memset.pitch, p->memset.value,
-                                     p->memset.elementSize, p->memset.width, p->memset.height};
-        return cudaGraphAddMemsetNode(made, graph, needs, count, &m);
-    }
-    if (p->type == cudaGraphNodeTypeEmpty) return cudaGraphAddEmptyNode(made, graph, needs, count);
-    if (p->type == cudaGraphNodeTypeGraph)
-        return cudaGraphAddChildGraphNode(made, graph, needs, count, p->graph.graph);
-    return refuse("cudaGraphAddNode: nodes of type %d are not available", (int)p->type);
-}
-
-EXPORT cudaError_t cudaGraphGetNodes(cudaGraph_t handle, cudaGraphNode_t *nodes, size_t *count) {
-    ENTER;
-    Graph *graph = (Graph *)handle;
-    if (nodes)
-        for (size_t i = 0; i < *count; i++) nodes[i] = i < (size_t)graph->count ? (cudaGraphNode_t)graph->nodes[i] : NULL;
-    if (!nodes || *count > (size_t)graph->count) *count = (size_t)graph->count;
-    return cudaSuccess;
-}
-
 /* --- instantiate and launch ----------------------------------------------------------------------------------- */
 
 EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags) {
@@ -309,15 +184,16 @@ EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph
     return cudaGraphInstantiateWithFlags(exec, graph, flags);
 }
 
-EXPORT cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                                    const struct cudaKernelNodeParams *p) {
-    ENTER;
-    int index = ((Node *)node)->index;
-    Graph *graph = (Graph *)exec;
-    if (index >= graph->count || graph->nodes[index]->op.kind != OP_KERNEL)
-        return fail(cudaErrorInvalidValue, "cudaGraphExecKernelNodeSetParams: no such kernel node");
-    return kernel_op(p, &graph->nodes[index]->op);
+EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                                  cudaGraphInstantiateParams *parameters) {
+    cudaError_t code = cudaGraphInstantiateWithFlags(exec, graph, parameters->flags);
+    parameters->result_out = code ? cudaGraphInstantiateError : cudaGraphInstantiateSuccess;
+    parameters->errNode_out = NULL;
+    return code;
 }
+
+EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { (void)exec; return cudaSuccess; }
+EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) { (void)exec, (void)stream; return cudaSuccess; }
 
 /* Indices of the nodes in an order that respects all edges; NULL if there is a cycle. */
 static int *topological(const Graph *graph) {

@@ -116,6 +116,12 @@ static cudaError_t check_cooperative(const Launch *l) {
     return cudaSuccess;
 }
 
+cudaError_t check_launch(Launch *l) {
+    cudaError_t code = check_shape(l);
+    if (!code) code = check_cluster(l);
+    return code || !l->cooperative ? code : check_cooperative(l);
+}
+
 static cudaError_t set_window(Launch *l, const struct cudaAccessPolicyWindow *window) {
     const Kernel *k = l->kernel;
     if (!window->num_bytes) return cudaSuccess;
@@ -135,7 +141,7 @@ static cudaError_t set_window(Launch *l, const struct cudaAccessPolicyWindow *wi
 /* Events that fire inside a kernel are recorded after it: later than asked, and so never too early. */
 static cudaEvent_t inner_event;
 
-static cudaError_t apply(Launch *l, const cudaLaunchAttribute *a) {
+cudaError_t apply_attribute(Launch *l, const cudaLaunchAttribute *a) {
     const cudaLaunchAttributeValue *v = &a->val;
     switch (a->id) {
     case cudaLaunchAttributeIgnore: return cudaSuccess;
@@ -194,10 +200,8 @@ cudaError_t make_launch(const void *function, dim3 grid, dim3 block, void **argu
                   .non_portable = k->non_portable};
     inner_event = NULL;
     cudaError_t code = set_window(l, &s->window);
-    for (unsigned i = 0; i < count && !code; i++) code = apply(l, &attributes[i]);
-    if (!code) code = check_shape(l);
-    if (!code) code = check_cluster(l);
-    if (!code && l->cooperative) code = check_cooperative(l);
+    for (unsigned i = 0; i < count && !code; i++) code = apply_attribute(l, &attributes[i]);
+    if (!code) code = check_launch(l);
     if (code) return code;
     if (k->parameter_count && !arguments)
         REJECT(cudaErrorInvalidValue, "no arguments, it has %d parameters", k->parameter_count);

@@ -215,6 +215,15 @@ EXPORT cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, enum cudaMemPoolA
     return cudaSuccess;
 }
 
+EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const struct cudaMemAccessDesc *list, size_t count) {
+    ENTER;
+    (void)pool;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].location.type != cudaMemLocationTypeDevice || list[i].location.id != 0)
+            return refuse("cudaMemPoolSetAccess: there is one device");
+    return cudaSuccess;
+}
+
 EXPORT cudaError_t cudaMallocFromPoolAsync(void **pointer, size_t size, cudaMemPool_t pool, cudaStream_t stream) {
     (void)pool;
     return cudaMallocAsync(pointer, size, stream);

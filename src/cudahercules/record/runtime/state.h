@@ -260,14 +260,19 @@ Node *add_node(Graph *graph, Op op, Node *const *needs, int count);
 void set_tips(NodeSet *set, Node *const *nodes, int count);
 void add_tips(NodeSet *set, Node *const *nodes, int count);
 Graph *new_graph(void);
+void add_need(Node *node, Node *before);
+void append_copy(Graph *to, const Graph *from, Node *const *roots, int root_count, NodeSet *sinks);
 
 /* launch.c */
 Kernel *kernel_of(const void *function);
 cudaError_t make_launch(const void *function, dim3 grid, dim3 block, void **arguments, size_t dynamic,
                         cudaStream_t stream, const cudaLaunchAttribute *attributes, unsigned count,
                         bool cooperative, Launch **made);
+cudaError_t apply_attribute(Launch *launch, const cudaLaunchAttribute *attribute);
+cudaError_t check_launch(Launch *launch);
 cudaError_t copy_op(Op *op, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                     size_t height, enum cudaMemcpyKind kind, const char *call);
+cudaError_t copy_3d_op(const struct cudaMemcpy3DParms *p, Op *op, const char *call);
 cudaError_t memset_op(Op *op, void *to, size_t pitch, unsigned value, unsigned element, size_t width,
                       size_t height, const char *call);
 

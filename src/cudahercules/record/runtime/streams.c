@@ -56,7 +56,7 @@ Stream *stream_of(cudaStream_t handle) {
 }
 
 static Event *event_of(cudaEvent_t handle) {
-    for (int i = 0; i < event_total; i++)
+    for (int i = event_total - 1; i >= 0; i--) /* the latest first: loops create, use and destroy */
         if ((cudaEvent_t)events[i] == handle && events[i]->alive) return events[i];
     fail(cudaErrorInvalidResourceHandle, "an event that does not exist (or was destroyed) was used");
     return NULL;
