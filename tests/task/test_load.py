@@ -184,7 +184,6 @@ MISTAKES = [
     ("verdict: incorrect,", "verdict: wrong,", "verdict: wrong", "mutants.0.verdict", "none of"),
     ("[naive.cu, tiled.cu", "[tiled.cu, naive.cu", "candidates", "candidates", "must be naive.cu"),
     ("tiled.cu,", "none.cu,", "candidates", "candidates.1", "no such file"),
-    ("name: torch_mm", "name: torch_nn", "torch_nn", "experts.0.name", "defines no function torch_nn"),
     ("targets: [general]", "targets: [hoper]", "targets", "targets.0", "'hoper'"),
     ("fp32: {dtype: fp32}", "fp32: {dtype: 1.5}", "dtype: 1.5", "members.fp32.dtype", "integer or a word"),
     ("fp32: {dtype: fp32}", "fp32: yes", "fp32: yes", "members.fp32", "mapping"),
@@ -213,6 +212,12 @@ def test_mistakes_name_file_line_and_field(family_copy, old, new, marker, field,
         assert marker in lines[int(line) - 1]
     assert rest.startswith(f" {field}: ")
     assert what in rest
+
+
+def test_an_expert_needs_its_function(family_copy):
+    directory = family_copy(("name: torch_mm", "name: torch_nn"))
+    with pytest.raises(TaskError, match=r"experts\.\d\.name: experts\.py defines no function torch_nn"):
+        load_family(directory)
 
 
 def test_integer_tensors_need_integer_values(family_copy):
