@@ -109,6 +109,22 @@ static bool read_call(char *line, Call *c) {
     return true;
 }
 
+/* The candidate's dlopen lands here. By its plain name the driver's library is the stand-in; a path would
+ * be the real one, and a compiler at run time would make device code that the build has not seen. */
+EXPORT void *dlopen(const char *name, int flags) {
+    static void *(*real)(const char *, int);
+    if (!real) real = (void *(*)(const char *, int))dlsym(RTLD_NEXT, "dlopen");
+    const char *slash = name ? strrchr(name, '/') : NULL, *base = slash ? slash + 1 : name;
+    const char *why = NULL;
+    if (base && (!strncmp(base, "libnvrtc", 8) || !strncmp(base, "libnvJitLink", 12)))
+        why = "device code is compiled by the build only";
+    else if (slash && (!strncmp(base, "libcuda.so", 10) || !strncmp(base, "libnvidia", 9)))
+        why = "the real driver is not available";
+    if (!why) return real(name, flags);
+    refuse("dlopen of %.200s: %s", name, why);
+    return NULL;
+}
+
 static void *open_object(char *line) {
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "object ", 7)) _Exit(71);
