@@ -54,7 +54,8 @@ class Check(Model):
     """One thing looked at. ``missing`` limits what can be done, ``broken`` is there but unusable.
 
     ``needed_for`` is ``grading`` (without it nothing works), ``gpu`` (the GPU judge), ``experts`` (a
-    fuller panel) or ``evidence`` (a richer verdict). ``remedy`` is a command or one short sentence, empty where all is well.
+    fuller panel) or ``evidence`` (a richer verdict). ``remedy`` is a command or one short sentence,
+    empty where all is well.
     """
 
     name: str
