@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,7 +36,7 @@ _KERNEL_FLAGS = (
     f"-I{RUNTIME}",
     f"-I{SCALAR}",
 )
-_HOST_FLAGS = ("-O2", "-std=c++20", "-w", "-mcx16", "-fno-exceptions", "-fno-rtti", "-pthread")
+_HOST_FLAGS = ("-O2", "-std=c++17", "-w", "-mcx16", "-fno-exceptions", "-fno-rtti", "-pthread")
 
 
 @lru_cache(maxsize=1)
@@ -91,18 +90,11 @@ def host_program() -> Path:
 
 
 def _build_host(directory: Path) -> None:
-    sources = sorted(RUNTIME.glob("*.cpp"))
-    objects = [directory / f"{s.stem}.o" for s in sources]
-    with ThreadPoolExecutor() as pool:
-        jobs = [
-            pool.submit(_run, [*_HOST_FLAGS, *machine_flags(), "-c", s, "-o", o])
-            for s, o in zip(sources, objects, strict=True)
-        ]
-        for job in jobs:
-            job.result()
-    _run([*objects, "-rdynamic", "-pthread", "-ldl", "-o", directory / "host"])
-    for o in objects:
-        o.unlink()
+    # One translation unit: reading the headers once matters more here than a second core.
+    whole = directory / "host.cpp"
+    whole.write_text("".join(f'#include "{source}"\n' for source in sorted(RUNTIME.glob("*.cpp"))))
+    _run([*_HOST_FLAGS, *machine_flags(), whole, "-rdynamic", "-ldl", "-o", directory / "host"])
+    whole.unlink()
 
 
 def _run(arguments: list[str | Path]) -> None:

@@ -24,9 +24,8 @@ from cudahercules.emulator.ptx.ir import (
 from cudahercules.emulator.ptx.literals import as_float
 
 _FLOAT_ARITHMETIC = frozenset(
-    ("add", "sub", "mul", "fma", "mad", "neg", "abs", "min", "max", "ex2", "lg2", "rcp", "sqrt", "rsqrt")
-    + ("sin", "cos", "div", "tanh", "copysign", "setp", "set", "testp")
-)
+    ("add", "sub", "mul", "fma", "mad", "neg", "abs", "min", "max", "div", "copysign", "setp", "set", "testp")
+) | frozenset(("ex2", "lg2", "rcp", "sqrt", "rsqrt", "sin", "cos", "tanh"))
 _NEUTRAL = frozenset(("mov", "ld", "ldu", "st", "selp", "shfl", "atom", "red", "call"))
 
 

@@ -4,63 +4,88 @@
 // passes as a descriptor; buffers are mapped from it at the addresses that the plan states.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <condition_variable>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <iostream>
-#include <sstream>
-#include <thread>
 
 #include "state.hpp"
 
-using namespace rt;
+namespace rt {
 
 namespace {
 
-constexpr uint64_t page = 4096;
 constexpr uint64_t most_parameters = 32764;
 
 int memory_fd = -1;
 uint8_t* blobs = nullptr;  // the whole shared file, read only
 uint64_t blobs_size = 0;
-std::deque<Worker> workers;
+std::vector<Worker*> workers;
 uint64_t launches = 0;
+
+// One line of the job, read word by word.
+class Words {
+ public:
+  explicit Words(char* line) : at_(line) {}
+  const char* word() {
+    while (*at_ == ' ') at_++;
+    char* begin = at_;
+    while (*at_ && *at_ != ' ') at_++;
+    if (*at_) *at_++ = 0;
+    return begin;
+  }
+  uint64_t number() { return strtoull(word(), nullptr, 10); }
+  uint32_t small() { return uint32_t(number()); }
+  int64_t integer() { return strtoll(word(), nullptr, 10); }
+  double real() { return strtod(word(), nullptr); }
+  const char* rest() {
+    while (*at_ == ' ') at_++;
+    return at_;
+  }
+
+ private:
+  char* at_;
+};
 
 // map ADDRESS SIZE FILE_OFFSET: whole pages at a fixed address. FILE_OFFSET -2: private and zero; -1: private
 // and filled with 0x7fff, a NaN in every float type, as scratch memory is not zero on a GPU either.
-void map_memory(std::istream& in) {
-  uint64_t address, size;
-  int64_t offset;
-  in >> address >> size >> offset;
+void map_memory(Words in) {
+  const uint64_t address = in.number(), size = in.number();
+  const int64_t offset = in.integer();
   const int flags = MAP_FIXED_NOREPLACE | MAP_NORESERVE | (offset < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED);
   void* wanted = reinterpret_cast<void*>(address);
   void* at = mmap(wanted, size, PROT_READ | PROT_WRITE, flags, offset < 0 ? -1 : memory_fd, offset < 0 ? 0 : offset);
   if (at != wanted) refuse("cannot map " + std::to_string(size) + " bytes at the address that the plan states");
-  if (offset == -1) std::fill_n(static_cast<uint16_t*>(at), size / 2, uint16_t(0x7fff));
+  if (offset == -1)
+    for (uint64_t i = 0; i < size; i += 2) *reinterpret_cast<uint16_t*>(address + i) = 0x7fff;
 }
 
-void add_range(std::istream& in) {
+void add_range(Words in) {  // range KIND INDEX ADDRESS SIZE WRITABLE
   Range r{};
-  in >> r.kind >> r.index >> r.lo >> r.size >> r.writable;
+  r.kind = *in.word();
+  r.index = in.small();
+  r.lo = in.number();
+  r.size = in.number();
+  r.writable = in.number() != 0;
   job.ranges.push_back(r);
 }
 
-void fill_bytes(std::istream& in) {  // bytes ADDRESS OFFSET SIZE
-  uint64_t address, offset, size;
-  in >> address >> offset >> size;
+void sort_ranges() {
+  for (size_t i = 1; i < job.ranges.size(); i++)
+    for (size_t j = i; j > 0 && job.ranges[j].lo < job.ranges[j - 1].lo; j--) std::swap(job.ranges[j], job.ranges[j - 1]);
+}
+
+void fill_bytes(Words in) {  // bytes ADDRESS OFFSET SIZE
+  const uint64_t address = in.number(), offset = in.number(), size = in.number();
   memcpy(reinterpret_cast<void*>(address), blobs + offset, size);
 }
 
 // One module file may serve two modules with the same text, each with its own symbols: the loader
 // knows files by inode, so the second time it gets a copy.
 void* open_library(const std::string& path) {
-  const bool again = std::any_of(job.modules.begin(), job.modules.end(), [&](const Module& m) { return m.path == path; });
+  bool again = false;
+  for (const Module& m : job.modules) again |= m.path == path;
   if (!again) return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   const int from = open(path.c_str(), O_RDONLY | O_CLOEXEC), to = memfd_create("module", MFD_CLOEXEC);
   char buffer[1 << 16];
@@ -70,10 +95,9 @@ void* open_library(const std::string& path) {
   return dlopen(("/proc/self/fd/" + std::to_string(to)).c_str(), RTLD_NOW | RTLD_LOCAL);
 }
 
-void load_module(std::istream& in) {  // module PATH
+void load_module(Words in) {  // module PATH
   Module m{};
-  in >> std::ws;
-  std::getline(in, m.path);
+  m.path = in.rest();
   void* handle = open_library(m.path);
   if (!handle) refuse(std::string("cannot load the translation: ") + dlerror());
   m.exports = static_cast<const Exports*>(dlsym(handle, "rt_exports"));
@@ -82,11 +106,9 @@ void load_module(std::istream& in) {  // module PATH
   job.modules.push_back(m);
 }
 
-void set_symbol(std::istream& in) {  // symbol MODULE INDEX ADDRESS
-  uint32_t module, index;
-  uint64_t address;
-  in >> module >> index >> address;
-  job.modules[module].exports->symbols[index] = address;
+void set_symbol(Words in) {  // symbol MODULE INDEX ADDRESS
+  const uint32_t module = in.small(), index = in.small();
+  job.modules[module].exports->symbols[index] = in.number();
 }
 
 // --- operations ----------------------------------------------------------------------------------
@@ -104,52 +126,68 @@ void check_launch(const Launch& l) {
 
 void start_workers(size_t count) {
   while (workers.size() < count) {
-    workers.emplace_back();
-    Worker& w = workers.back();
-    w.number = uint32_t(workers.size() - 1);
+    workers.push_back(new Worker{});
+    workers.back()->number = uint32_t(workers.size() - 1);
   }
+}
+
+struct Share {
+  Worker* worker;
+  Launch* launch;
+  pthread_t thread;
+};
+
+void* run_share(void* argument) {
+  const auto* share = static_cast<Share*>(argument);
+  install_signal_handlers(*share->worker);
+  work(*share->worker, *share->launch);
+  remove_signal_stack(*share->worker);
+  return nullptr;
 }
 
 void run_on_all(Launch& l, size_t count) {
   start_workers(count);
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < count; i++)
-    threads.emplace_back([&l, i] {
-      install_signal_handlers(workers[i]);
-      work(workers[i], l);
-      munmap(workers[i].signal_stack, 128 << 10);
-    });
-  work(workers[0], l);
-  for (auto& t : threads) t.join();
+  std::vector<Share> shares(count);
+  for (size_t i = 1; i < count; i++) {
+    shares[i] = {workers[i], &l, {}};
+    if (pthread_create(&shares[i].thread, nullptr, run_share, &shares[i])) refuse("cannot start a thread");
+  }
+  work(*workers[0], l);
+  for (size_t i = 1; i < count; i++) pthread_join(shares[i].thread, nullptr);
 }
 
 // launch OPERATION MODULE GRID*3 BLOCK*3 SHARED COOPERATIVE OFFSET SIZE KERNEL
-void launch(std::istream& in) {
-  Launch l;
-  uint64_t offset, size;
-  std::string name;
-  in >> l.operation >> l.module >> l.grid[0] >> l.grid[1] >> l.grid[2] >> l.block[0] >> l.block[1] >> l.block[2] >>
-      l.dynamic_shared >> l.cooperative >> offset >> size >> name;
+void launch(Words in) {
+  Launch l{};
+  l.operation = in.small();
+  l.module = in.small();
+  for (uint32_t& g : l.grid) g = in.small();
+  for (uint32_t& b : l.block) b = in.small();
+  l.dynamic_shared = in.small();
+  l.cooperative = in.number() != 0;
+  const uint64_t offset = in.number(), size = in.number();
+  const std::string name = in.rest();
   if (l.module >= job.modules.size()) refuse("a launch names a module that does not exist");
   const Exports& m = *job.modules[l.module].exports;
-  l.kernel = std::find_if(m.kernels, m.kernels + m.kernel_count, [&](const KernelEntry& k) { return name == k.name; });
-  if (l.kernel == m.kernels + m.kernel_count) refuse("kernel " + name + " does not exist in its module");
+  for (uint32_t i = 0; i < m.kernel_count; i++)
+    if (name == m.kernels[i].name) l.kernel = &m.kernels[i];
+  if (!l.kernel) refuse("kernel " + name + " does not exist in its module");
   if (size < l.kernel->parameter_bytes || size > most_parameters)
     refuse("launch of " + name + ": " + std::to_string(size) + " bytes of parameters, not " +
            std::to_string(l.kernel->parameter_bytes));
   check_launch(l);
   job.parameter_bytes = size;
   memcpy(job.parameters.data(), blobs + offset, size);
-  std::fill(job.workspace.begin(), job.workspace.end(), 0);
+  job.workspace.assign(job.workspace.size(), 0);
   job.workspace[0] = uint32_t(job.workspace.size() * sizeof(uint32_t));
   l.blocks = uint64_t(l.grid[0]) * l.grid[1] * l.grid[2];
   l.grid_id = ++launches;
-  run_on_all(l, std::min<uint64_t>(job.threads, l.blocks));
+  run_on_all(l, job.threads < l.blocks ? job.threads : l.blocks);
 }
 
-void set_memory(std::istream& in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGHT PITCH
-  uint64_t address, value, element, width, height, pitch;
-  in >> address >> value >> element >> width >> height >> pitch;
+void set_memory(Words in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGHT PITCH
+  const uint64_t address = in.number(), value = in.number(), element = in.number();
+  const uint64_t width = in.number(), height = in.number(), pitch = in.number();
   for (uint64_t row = 0; row < height; row++) {
     auto* at = reinterpret_cast<uint8_t*>(address + row * pitch);
     if (element == 1) {
@@ -160,60 +198,74 @@ void set_memory(std::istream& in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGH
   }
 }
 
-void copy_memory(std::istream& in) {  // copy DESTINATION SOURCE WIDTH HEIGHT DESTINATION_PITCH SOURCE_PITCH
-  uint64_t destination, source, width, height, destination_pitch, source_pitch;
-  in >> destination >> source >> width >> height >> destination_pitch >> source_pitch;
+void copy_memory(Words in) {  // copy DESTINATION SOURCE WIDTH HEIGHT DESTINATION_PITCH SOURCE_PITCH
+  const uint64_t destination = in.number(), source = in.number(), width = in.number(), height = in.number();
+  const uint64_t destination_pitch = in.number(), source_pitch = in.number();
   for (uint64_t row = 0; row < height; row++)
     memmove(reinterpret_cast<void*>(destination + row * destination_pitch),
             reinterpret_cast<const void*>(source + row * source_pitch), width);
 }
 
-void begin(std::istream& in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS STACK_LIMIT
-  double seconds;
-  in >> memory_fd >> job.result_fd >> blobs_size >> job.threads >> seconds >> job.stack_limit;
+void begin(Words in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS STACK_LIMIT
+  memory_fd = int(in.integer());
+  job.result_fd = int(in.integer());
+  blobs_size = in.number();
+  job.threads = in.small();
+  job.deadline = seconds_now() + in.real();
+  const uint64_t stack_limit = in.number();
+  job.stack_limit = uint32_t(stack_limit < (512u << 10) ? stack_limit : 512u << 10);
   fcntl(job.result_fd, F_SETFD, FD_CLOEXEC);
-  job.deadline = seconds_now() + seconds;
-  blobs = static_cast<uint8_t*>(mmap(nullptr, blobs_size, PROT_READ, MAP_SHARED, memory_fd, 0));
-  if (blobs == MAP_FAILED) refuse("cannot map the job's memory");
+  void* at = mmap(nullptr, blobs_size, PROT_READ, MAP_SHARED, memory_fd, 0);
+  if (at == MAP_FAILED) refuse("cannot map the job's memory");
+  blobs = static_cast<uint8_t*>(at);
   job.parameters.resize(most_parameters + 4);
   job.workspace.resize(64);
-  job.stack_limit = std::min(job.stack_limit, 512u << 10);
-  Range workspace{reinterpret_cast<uint64_t>(job.workspace.data()), job.workspace.size() * 4, true, 'w', 0};
-  job.ranges.push_back(workspace);
+  job.ranges.push_back({reinterpret_cast<uint64_t>(job.workspace.data()), job.workspace.size() * 4, true, 'w', 0});
   start_workers(1);
-  this_worker = &workers[0];
-  install_signal_handlers(workers[0]);
+  this_worker = workers[0];
+  install_signal_handlers(*workers[0]);
+}
+
+std::string read_all(int fd) {
+  std::string text;
+  char buffer[1 << 16];
+  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;) text.append(buffer, size_t(n));
+  return text;
 }
 
 }  // namespace
 
-int main() {
-  std::ios::sync_with_stdio(false);
-  std::string line, word;
+void run_job() {
+  std::string text = read_all(STDIN_FILENO);
   double started = seconds_now();
-  while (std::getline(std::cin, line)) {
-    std::istringstream in(line);
-    in >> word;
+  for (char* line = text.data(); *line;) {
+    char* end = strchrnul(line, '\n');
+    char* next = *end ? end + 1 : end;
+    *end = 0;
+    Words in(line);
+    const std::string word = in.word();
     if (word == "job") begin(in);
     else if (word == "map") map_memory(in);
     else if (word == "range") add_range(in);
     else if (word == "bytes") fill_bytes(in);
     else if (word == "module") load_module(in);
     else if (word == "symbol") set_symbol(in);
-    else if (word == "ready") {
-      std::sort(job.ranges.begin(), job.ranges.end(), [](const Range& a, const Range& b) { return a.lo < b.lo; });
-      started = seconds_now();
-    }
+    else if (word == "ready") sort_ranges(), started = seconds_now();
     else if (word == "launch") launch(in);
     else if (word == "memset") set_memory(in);
     else if (word == "copy") copy_memory(in);
     else refuse("unknown line in the job: " + word);
+    line = next;
   }
   uint64_t instructions = 0, threads = 0, blocks = 0;
-  for (const Worker& w : workers) {
-    instructions += w.instructions;
-    threads += w.threads_run;
-    blocks += w.blocks_run;
+  for (const Worker* w : workers) {
+    instructions += w->instructions;
+    threads += w->threads_run;
+    blocks += w->blocks_run;
   }
   finish(instructions, threads, blocks, seconds_now() - started);
 }
+
+}  // namespace rt
+
+int main() { rt::run_job(); }

@@ -1,5 +1,4 @@
 // The buffer table, and the slow path of every load, store and atomic.
-#include <algorithm>
 #include <ctime>
 
 #include "state.hpp"
@@ -24,10 +23,16 @@ uint32_t worker_number(Thread& t) { return t.worker->number; }
 
 // The range that holds `address`, or null.
 const Range* find_range(uint64_t address) {
-  auto after = std::upper_bound(job.ranges.begin(), job.ranges.end(), address,
-                                [](uint64_t a, const Range& r) { return a < r.lo; });
-  if (after == job.ranges.begin()) return nullptr;
-  const Range& r = *--after;
+  size_t first = 0, last = job.ranges.size();  // the first range behind `address` is in [first, last]
+  while (first < last) {
+    const size_t middle = (first + last) / 2;
+    if (address < job.ranges[middle].lo)
+      last = middle;
+    else
+      first = middle + 1;
+  }
+  if (!first) return nullptr;
+  const Range& r = job.ranges[first - 1];
   return address - r.lo < r.size ? &r : nullptr;
 }
 

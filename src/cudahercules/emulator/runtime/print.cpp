@@ -30,7 +30,7 @@ template <class T>
 void append(std::string& out, const std::string& spec, T value) {
   char buffer[512];
   const int n = snprintf(buffer, sizeof buffer, spec.c_str(), value);
-  if (n > 0) out.append(buffer, std::min(size_t(n), sizeof buffer - 1));
+  if (n > 0) out.append(buffer, size_t(n) < sizeof buffer ? size_t(n) : sizeof buffer - 1);
 }
 
 }  // namespace
@@ -115,8 +115,9 @@ uint32_t print(Thread& t, uint64_t format, uint64_t arguments, uint32_t site) {
         out += spec + c;
     }
   }
-  std::lock_guard<std::mutex> lock(job.print_mutex);
+  pthread_mutex_lock(&job.print_mutex);
   if (job.printed.size() < most_output) job.printed += out.substr(0, most_output - job.printed.size());
+  pthread_mutex_unlock(&job.print_mutex);
   return count;
 }
 

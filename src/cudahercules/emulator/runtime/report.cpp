@@ -5,7 +5,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <map>
 
@@ -15,10 +14,10 @@ namespace rt {
 
 namespace {
 
-std::atomic<bool> reported{false};
+bool reported = false;
 
 [[noreturn]] void send(const std::string& text) {
-  if (reported.exchange(true))
+  if (__atomic_exchange_n(&reported, true, __ATOMIC_SEQ_CST))
     for (;;) pause();  // another thread is sending and will end the process
   const char* at = text.data();
   size_t left = text.size();
@@ -32,8 +31,11 @@ std::atomic<bool> reported{false};
 }
 
 std::string printed_field() {
-  std::unique_lock<std::mutex> lock(job.print_mutex, std::try_to_lock);
-  return "\"printed\":" + quoted(job.printed);
+  // A thread that faults inside its own printf holds the lock and never gives it back.
+  const bool locked = pthread_mutex_trylock(&job.print_mutex) == 0;
+  std::string field = "\"printed\":" + (locked ? quoted(job.printed) : std::string("\"\""));
+  if (locked) pthread_mutex_unlock(&job.print_mutex);
+  return field;
 }
 
 std::string triple(const uint32_t v[3]) {
@@ -72,7 +74,7 @@ bool masks_disagree(const Resident& b, const Warp*& where) {
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
@@ -175,17 +177,25 @@ void on_signal(int number, siginfo_t* info, void*) {
 
 }  // namespace
 
+constexpr size_t signal_stack_bytes = 128 << 10;
+
 void install_signal_handlers(Worker& w) {
-  constexpr size_t bytes = 128 << 10;
-  w.signal_stack = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  w.signal_stack = mmap(nullptr, signal_stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   stack_t alternate{};
   alternate.ss_sp = w.signal_stack;
-  alternate.ss_size = bytes;
+  alternate.ss_size = signal_stack_bytes;
   sigaltstack(&alternate, nullptr);
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+}
+
+void remove_signal_stack(Worker& w) {
+  stack_t none{};
+  none.ss_flags = SS_DISABLE;
+  sigaltstack(&none, nullptr);
+  munmap(w.signal_stack, signal_stack_bytes);
 }
 
 }  // namespace rt

@@ -41,6 +41,12 @@ Thread* pick(Worker& w) {
     if (!warp->runnable && !warp->asking) b.ready &= ~(1u << w.warp);
     Thread& t = warp->threads[lane];
     t.wait = Wait::none;
+    if (warp->fresh >> lane & 1) {
+      warp->fresh &= ~(1u << lane);
+      t.sp = nullptr;
+      t.fuel = full_fuel;
+      t.count = 0;
+    }
     return &t;
   }
   return nullptr;
@@ -227,7 +233,7 @@ void begin_block(Resident& b, const Launch& l, uint64_t number, size_t static_sh
   b.grid_id = l.grid_id;
   b.grid_workspace = l.cooperative ? reinterpret_cast<uint64_t>(job.workspace.data()) : 0;
   // Shared memory is not zero on a GPU: a kernel must not profit from that here.
-  memset(b.shared - shared_origin, 0xff, shared_origin + b.shared_size);
+  memset(b.shared - reserved_shared, 0xff, reserved_shared + b.shared_size);
   if (b.used_barriers) memset(b.barriers, 0, sizeof b.barriers);
   b.used_barriers = b.yielded_warps = 0;
   b.progress = 0;
@@ -237,15 +243,9 @@ void begin_block(Resident& b, const Launch& l, uint64_t number, size_t static_sh
   b.ready = warps == 32 ? all_lanes : (1u << warps) - 1;
   for (Warp& warp : b.warps) {
     const uint32_t lanes = n - warp.index * 32;
-    warp.alive = warp.runnable = lanes >= 32 ? all_lanes : (1u << lanes) - 1;
+    warp.alive = warp.runnable = warp.fresh = lanes >= 32 ? all_lanes : (1u << lanes) - 1;
     warp.yielded = warp.asking = warp.patience = 0;
     warp.pending.clear();
-  }
-  for (Thread& t : b.threads) {
-    t.sp = nullptr;
-    t.fuel = full_fuel;
-    t.count = 0;
-    t.wait = Wait::none;
   }
 }
 
@@ -267,7 +267,7 @@ State run_block(Worker& w, Resident& b) {
 }
 
 bool take_block(Worker& w, Launch& l) {
-  const uint64_t number = l.next.fetch_add(1);
+  const uint64_t number = __atomic_fetch_add(&l.next, 1, __ATOMIC_RELAXED);
   if (number >= l.blocks) return false;
   Resident* b;
   if (w.pool.empty()) {

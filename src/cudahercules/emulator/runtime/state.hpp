@@ -1,9 +1,8 @@
 // The runtime's own view of its threads, warps, blocks, workers and the job.
 #pragma once
-#include <atomic>
-#include <mutex>
+#include <pthread.h>
+
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "device.hpp"
@@ -68,8 +67,7 @@ struct Launch {
   bool cooperative;
   uint64_t grid_id;
   uint64_t blocks;
-  std::atomic<uint64_t> next{0};
-  std::atomic<uint64_t> done{0};
+  uint64_t next = 0;  // the block to begin next: taken with atomic additions
 };
 
 struct Stack {
@@ -104,7 +102,7 @@ struct Job {
   uint32_t threads = 1;
   uint32_t stack_limit = 0;
   int result_fd = -1;
-  std::mutex print_mutex;
+  pthread_mutex_t print_mutex = PTHREAD_MUTEX_INITIALIZER;
   std::string printed;
 };
 extern Job job;
@@ -139,8 +137,9 @@ void lanes_after_exit(Resident& b, Warp& warp);
 [[noreturn]] void out_of_fuel(Thread& t, uint32_t site);
 [[noreturn]] void refuse(const std::string& message);
 [[noreturn]] void finish(uint64_t instructions, uint64_t threads, uint64_t blocks, double seconds);
-std::string quoted(std::string_view text);
+std::string quoted(const std::string& text);
 bool device_string(uint64_t address, std::string& out);
 void install_signal_handlers(Worker& w);
+void remove_signal_stack(Worker& w);
 
 }  // namespace rt
