@@ -147,8 +147,8 @@ _ONE = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}
 def _set(modifiers: frozenset[str], types: tuple[str, ...], words: tuple[int, ...]) -> int:
     target, source = types
     a, b, c = (*words, 0)[:3]
-    if target.endswith("x2"):
-        one = _ONE[target[:-2]]
+    if source.endswith("x2"):
+        one = _ONE[target[:-2]] if target.endswith("x2") else 0xFFFF
         return sum(
             (one if _compare(modifiers, source[:-2], a >> s & 0xFFFF, b >> s & 0xFFFF) else 0) << s
             for s in (0, 16)

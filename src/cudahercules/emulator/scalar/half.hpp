@@ -130,6 +130,11 @@ PTX_INLINE u32 hset_x2(u32 a, u32 b) {
     return each_half(a, b, [](u16 x, u16 y) { return hcompare<H, op, ftz>(x, y) ? H::one : u16(0); });
 }
 
+template <class H, Compare op, bool ftz>
+PTX_INLINE u32 hset_mask(u32 a, u32 b) {
+    return each_half(a, b, [](u16 x, u16 y) { return hcompare<H, op, ftz>(x, y) ? u16(0xffff) : u16(0); });
+}
+
 // Mixed precision (sm_100): a half operand in fp32 arithmetic.
 template <class H>
 PTX_INLINE float widen(u16 x) {
