@@ -121,6 +121,20 @@ def test_several_candidates_give_a_line_each_and_the_worst_code(hercules, good, 
         assert hercules("verify", directory).code == 0
 
 
+def test_resume_grades_only_what_is_not_in_the_file(hercules, good, tmp_path):
+    (tmp_path / "bad.cu").write_text(candidate("c[i] = oops;", LAUNCH))
+    arguments = ("grade", TASK, "--device", "cpu", "--json", "--resume", tmp_path / "done.jsonl")
+    first = hercules(*arguments, good)
+    assert (tmp_path / "done.jsonl").read_text() == first.out
+    both = hercules(*arguments, good, tmp_path / "bad.cu")
+    lines = both.out.splitlines()
+    assert lines[0] + "\n" == first.out  # the same seed and seconds: it was not graded again
+    assert json.loads(lines[1])["kind"] == "build_error" and both.code == 1
+    assert (tmp_path / "done.jsonl").read_text() == both.out
+    wrong = hercules(*arguments, good, "--smoke")
+    assert wrong.code == 2 and "--smoke" in wrong.err
+
+
 def test_the_verdict_for_a_person(hercules, good):
     ended = hercules("grade", TASK, good, "--device", "cpu", "--smoke")
     assert ended.code == 0 and ended.err == ""

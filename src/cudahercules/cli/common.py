@@ -9,7 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import typer
@@ -85,17 +85,14 @@ def _discard_stdout() -> None:
 
 
 class Progress:
-    """A line on stderr that says what is going on; silent until ``SLOW_S`` have passed."""
+    """Says on stderr what is going on; silent until ``SLOW_S`` have passed, and where stderr is no
+    terminal."""
 
     def __init__(self) -> None:
         self._stage = ""
         self._status: Any = None
-        self._closed = False
+        self._open = False
         self._lock = threading.Lock()
-
-    def about(self, subject: str) -> Callable[[str], None]:
-        """The same, with ``subject`` before each stage."""
-        return lambda stage: self(f"{subject}: {stage}")
 
     def __call__(self, stage: str) -> None:
         """Say that ``stage`` begins."""
@@ -104,33 +101,40 @@ class Progress:
             if self._status is not None:
                 self._status.update(stage)
 
-    def show(self) -> None:
+    def about(self, subject: str) -> Callable[[str], None]:
+        """The same, with ``subject`` before each stage."""
+        return lambda stage: self(f"{subject}: {stage}")
+
+    @contextmanager
+    def running(self) -> Iterator[Progress]:
+        """Show progress while the block runs."""
+        timer = threading.Timer(SLOW_S, self._show)
+        timer.daemon = True
+        self._open = True
+        if sys.stderr.isatty():
+            timer.start()
+        try:
+            yield self
+        finally:
+            timer.cancel()
+            self._hide()
+
+    def _show(self) -> None:
         from rich.console import Console
 
         with self._lock:
-            if self._closed:
-                return
-            self._status = Console(stderr=True, highlight=False, markup=False).status(self._stage)
-            self._status.start()
+            if self._open:
+                self._status = Console(stderr=True, highlight=False, markup=False).status(self._stage)
+                self._status.start()
 
-    def close(self) -> None:
+    def _hide(self) -> None:
         with self._lock:
-            self._closed = True
+            self._open = False
             if self._status is not None:
                 self._status.stop()
                 self._status = None
 
 
-@contextmanager
-def progress() -> Iterator[Progress]:
-    """Progress for what runs inside; only where stderr is a terminal."""
-    reporter = Progress()
-    timer = threading.Timer(SLOW_S, reporter.show)
-    timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
-    try:
-        yield reporter
-    finally:
-        timer.cancel()
-        reporter.close()
+def progress() -> AbstractContextManager[Progress]:
+    """Progress for what runs inside a ``with``."""
+    return Progress().running()

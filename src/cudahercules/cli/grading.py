@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cudahercules.cli.common import emit, explained, progress
+from cudahercules.cli.common import Progress, emit, explained, progress
 
 if TYPE_CHECKING:
     from cudahercules.judge.verdict import Verdict
@@ -37,6 +37,10 @@ def grade(
         str | None, typer.Option(help="Repeat the inputs of a verdict with this seed. Secret by default.")
     ] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Only the tiny workloads: a quick look.")] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep verdicts in FILE; do not grade those in it again."),
+    ] = None,
     limit: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.1, max=86400, help="Wall time that one workload may run."),
@@ -45,7 +49,7 @@ def grade(
     """Grade candidates: one verdict each, as they come."""
     from cudahercules.build.candidate import load_candidate
     from cudahercules.judge.evidence import check_directory
-    from cudahercules.judge.grade import choose_device, grade
+    from cudahercules.judge.grade import choose_device, grade_many
     from cudahercules.judge.verdict import exit_code
     from cudahercules.task.load import load_task
     from cudahercules.task.model import WorkloadRole
@@ -58,18 +62,22 @@ def grade(
         if directory is not None:
             check_directory(directory)
     codes = []
-    for file, directory in zip(files, directories, strict=True):
-        with progress() as notify:
-            verdict = grade(
-                chosen,
-                file,
-                resolved,
-                directory,
-                seed,
-                roles=(WorkloadRole.SMOKE,) if smoke else None,
-                limit_s=limit,
-                notify=notify.about(file.name),
-            )
+    verdicts = grade_many(
+        chosen,
+        files,
+        resolved,
+        evidence=directories,
+        seed=seed,
+        roles=(WorkloadRole.SMOKE,) if smoke else None,
+        limit_s=limit,
+        resume=resume,
+        notify=(reporter := Progress()),
+    )
+    while True:
+        with reporter.running():
+            verdict = next(verdicts, None)
+        if verdict is None:
+            break
         _show(verdict, json)
         codes.append(exit_code(verdict))
     raise typer.Exit(max(codes))

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +18,7 @@ from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
 from cudahercules.judge.cpu import LIMIT_S, get_ready, judge_on_cpu
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.protocol import CHECKED_ROLES, Case, checked_seed, new_seed
+from cudahercules.judge.protocol import CHECKED_ROLES, CPU_DEVICE, Case, checked_seed, new_seed
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure.profiles import load_profile
 from cudahercules.task.load import load_task
@@ -77,6 +77,72 @@ def grade(
         case.notify("writing evidence")
         evidence_directory.write(collected, verdict, Path(evidence))
     return verdict
+
+
+def grade_many(
+    task: Task,
+    paths: Sequence[Path],
+    device: str = "auto",
+    *,
+    evidence: Sequence[Path | None] | None = None,
+    seed: str | None = None,
+    roles: Sequence[WorkloadRole] | None = None,
+    limit_s: float = LIMIT_S,
+    resume: Path | None = None,
+    notify: Callable[[str], None] | None = None,
+) -> Iterator[Verdict]:
+    """Grade several candidates and yield verdicts as they come.
+
+    ``evidence`` gives a directory (or None) for each. ``resume`` is a file of verdicts, one a line:
+    those in it are yielded without grading again, new ones are added to it. On a GPU, candidates
+    are compiled beside the card, and come in the order in which they are ready, unless one of the
+    options for single gradings (evidence, seed, roles, a limit) asks for them one by one. The rest
+    is as in :func:`grade`.
+    """
+    kind = choose_device(device)
+    if resume is not None and roles is not None:
+        raise UsageError("--resume keeps whole verdicts: leave --smoke out")
+    directories = list(evidence) if evidence is not None else [None] * len(paths)
+    plain = seed is None and roles is None and limit_s == LIMIT_S and not any(directories)
+    if kind == "gpu" and plain and (len(paths) > 1 or resume is not None):
+        yield from _on_the_card(task, paths, resume, notify)
+        return
+    known = _finished_here(resume, task) if kind == "cpu" else {}
+    for path, directory in zip(paths, directories, strict=True):
+        earlier = known.get(load_candidate(path).sha256)
+        if earlier is not None:
+            yield earlier
+            continue
+        tell = (lambda stage, name=path.name: notify(f"{name}: {stage}")) if notify else None
+        verdict = grade(task, path, kind, directory, seed, roles=roles, limit_s=limit_s, notify=tell)
+        if resume is not None:
+            from cudahercules.judge.batch import append
+
+            append(resume, verdict)
+        yield verdict
+
+
+def _on_the_card(
+    task: Task, paths: Sequence[Path], resume: Path | None, notify: Callable[[str], None] | None
+) -> Iterator[Verdict]:
+    from cudahercules.judge.batch import judge_many_on_gpu
+
+    tell = notify or (lambda _stage: None)
+    for _, verdict in judge_many_on_gpu(task, paths, _gpu_module().station(), resume=resume, notify=tell):
+        yield verdict
+
+
+def _finished_here(resume: Path | None, task: Task) -> dict[str, Verdict]:
+    """Verdicts of the CPU judge in the file, by the candidate's SHA-256."""
+    if resume is None:
+        return {}
+    from cudahercules.judge.batch import finished
+
+    return {
+        candidate: verdict
+        for candidate, verdict in finished(resume, task).items()
+        if verdict.fingerprint.device == CPU_DEVICE
+    }
 
 
 def _judge(

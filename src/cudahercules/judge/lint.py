@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cudahercules.errors import UsageError
 from cudahercules.judge.answers import CORRUPTIONS, Answer, store
@@ -23,6 +23,9 @@ from cudahercules.judge.verdict import OutputCheck
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import family_module
 from cudahercules.task.model import Model, Task, Workload
+
+if TYPE_CHECKING:
+    from cudahercules.measure.panel import Standing
 
 MARGIN = 2.0
 """An honest answer's errors must be this many times smaller than the bounds."""
@@ -71,7 +74,7 @@ def lint(
     )
     rows = [candidate_row(g) for g in graded]
     rows += _answer_rows(task, seed)
-    rows += _expert_rows(task)
+    rows += _experts_on_the_card(task, notify) if kind == "gpu" else _experts_not_run(task)
     return LintReport(task=task.id, release=task.release, device=kind, seed=seed, rows=tuple(rows))
 
 
@@ -194,7 +197,34 @@ def _tally_row(output: str, name: str, tally: _Tally) -> LintRow:
     )
 
 
-def _expert_rows(task: Task) -> list[LintRow]:
+def _experts_on_the_card(task: Task, notify: Callable[[str], None] | None) -> list[LintRow]:
+    """Rank the panel, which also chooses the opponent, and hold its errors to the margin."""
+    from cudahercules.judge.gpu import station
+    from cudahercules.judge.ranking import rank_panel
+
+    panel = rank_panel(task, station(), notify=notify or (lambda _stage: None))
+    return [_standing_row(standing) for standing in panel.standings]
+
+
+def _standing_row(standing: Standing) -> LintRow:
+    error = standing.largest_error or 0.0
+    if standing.outcome == "ranked":
+        detail = f"{standing.microseconds:.1f} us; errors at most {error:.1%} of their bounds"
+        outcome: Literal["ok", "failed", "not_run"] = "ok" if error <= 1 / MARGIN else "failed"
+        detail += "" if outcome == "ok" else f": the margin must be {MARGIN:g}"
+    else:
+        outcome, detail = "not_run" if standing.outcome == "missing" else "failed", standing.why
+    return LintRow(
+        subject=f"{standing.expert} on {standing.workload}",
+        sort="expert",
+        expected="accepted",
+        got={"ranked": "accepted", "wrong": "rejected"}.get(standing.outcome, ""),
+        outcome=outcome,
+        detail=detail,
+    )
+
+
+def _experts_not_run(task: Task) -> list[LintRow]:
     return [
         LintRow(
             subject=e.name,
