@@ -223,16 +223,16 @@ class Selftest:
 
     def _hard_one(self, kit: Kit) -> Iterator[Row]:
         for workload in kit.plans:
-            outcomes = []
+            outcomes, seeds = [], (SEED, 7)
+            want = self._direct(kit, workload, seeds)
             with self.start(kit, workload) as contestant:
-                for seed in (SEED, 7):
+                for seed in seeds:
                     sample = contestant.sample(seed, keep=True)
                     kept = contestant.outputs(sample)
                     got = {t.name: kept.host(t.name) for t in kit.task.outputs}
-                    want = self._direct(kit, workload, seed)
                     same = [np.frombuffer(got[n].tobytes("A"), np.uint8) for n in got]
                     outcomes.append(
-                        all(np.array_equal(a, want[n]) for a, n in zip(same, got, strict=True))
+                        all(np.array_equal(a, want[f"{seed}/{n}"]) for a, n in zip(same, got, strict=True))
                         and not sample.damaged_canaries
                         and not sample.changed_inputs
                     )
@@ -242,14 +242,15 @@ class Selftest:
             detail = f"bit-equal {sum(outcomes)}/2, {nodes} nodes, {statistics.median(cold):.1f} us cold"
             yield f"{kit.name}/{workload}", all(outcomes), detail
 
-    def _direct(self, kit: Kit, workload: str, seed: int) -> dict[str, np.ndarray]:
+    def _direct(self, kit: Kit, workload: str, seeds: tuple[int, ...]) -> dict[str, np.ndarray]:
         kernels = device_code(architecture_of(0), find_toolchain().nvcc)
         with tempfile.TemporaryDirectory() as directory:
             target = Path(directory) / "out.npz"
             subprocess.run(
                 [
                     *(sys.executable, str(Path(__file__).with_name("direct.py"))),
-                    *(str(self.kit), kit.name, workload, str(seed), str(kernels), str(target)),
+                    *(str(self.kit), kit.name, workload, str(kernels), str(target)),
+                    *map(str, seeds),
                 ],
                 check=True,
                 timeout=120,

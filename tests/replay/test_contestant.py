@@ -13,6 +13,7 @@ import pytest
 
 from conftest import COUNT, add_launch, make_plan, store_launch
 from cudahercules.record.plan import (
+    SYMBOL_BASE,
     Copy,
     DeviceAnswer,
     EventRecord,
@@ -20,6 +21,7 @@ from cudahercules.record.plan import (
     KernelLaunch,
     Memset,
     Relocation,
+    Symbol,
     Upload,
 )
 from cudahercules.replay import generator
@@ -151,6 +153,38 @@ def test_memory_operations_streams_and_relocated_uploads(artifact, task, plan):
             np.testing.assert_array_equal(got[2:], expected(task, seed)[2:])
 
 
+def test_a_plan_is_relocated_where_its_addresses_are_not_granted(artifact, task, plan, monkeypatch):
+    monkeypatch.setenv("PRETEND_ELSEWHERE", "1")
+    y, scratch = plan.buffers[1:]
+    pointer = Upload(
+        stream=0,
+        destination=y.address,
+        data=bytes(8),
+        relocations=(Relocation(offset=0, kind="buffer", index=2, addend=16),),
+    )
+    with start(make_plan(task, (add_launch(), pointer)), artifact, task) as candidate:
+        assert candidate.ready.relocated
+        got = candidate.outputs(candidate.sample(4, keep=True)).host("y")
+        assert int(got[:2].view(np.uint64)[0]) == scratch.address + (1 << 30) + 16
+        np.testing.assert_array_equal(got[2:], expected(task, 4)[2:])
+
+
+def test_symbols_are_found_at_their_device_addresses(artifact, task, plan):
+    """The recorder's stand-in address of ``counter`` as a target of uploads and copies."""
+    symbol = Symbol(module=0, name="counter", space="global", address=SYMBOL_BASE, size=4)
+    y = plan.buffers[1]
+    operations = (
+        Upload(stream=0, destination=SYMBOL_BASE, data=(40).to_bytes(4, "little")),
+        add_launch(),
+        Copy(stream=0, destination=y.address, source=SYMBOL_BASE, width=4),
+    )
+    with start(make_plan(task, operations, symbols=(symbol,)), artifact, task) as candidate:
+        for seed in (1, 2):
+            got = candidate.outputs(candidate.sample(seed, keep=True)).host("y")
+            assert int(got[:1].view(np.int32)[0]) == 41
+            np.testing.assert_array_equal(got[1:], expected(task, seed, counter=40)[1:])
+
+
 def test_writing_an_input_is_a_fault_with_a_place(artifact, task):
     bad = make_plan(task, (add_launch(), store_launch(0)))
     with start(bad, artifact, task) as candidate, pytest.raises(ContestantFault) as caught:
@@ -207,6 +241,8 @@ def test_other_answers_of_the_device_are_reported_with_the_true_ones(plan, artif
         DeviceAnswer(question="attribute 16", answer="132"),
         DeviceAnswer(question="properties", answer="38=65536 16=132"),
         DeviceAnswer(question="occupancy copy_plus 256 0 0", answer="8"),
+        DeviceAnswer(question="function store", answer="registers=0 local=0 constant=528"),
+        DeviceAnswer(question="function hang", answer="registers=7 constant=528 threads=0"),
         DeviceAnswer(question="memory", answer="1 2"),
         DeviceAnswer(question="stream priorities", answer="0 -5"),
     )
@@ -216,6 +252,7 @@ def test_other_answers_of_the_device_are_reported_with_the_true_ones(plan, artif
     assert [(d.question, d.answer) for d in caught.value.differences] == [
         ("attribute 16", "2"),
         ("properties", "38=65536 16=2"),
+        ("function hang", "registers=0 constant=528 threads=0"),
     ]
     with start(plan, artifact, task, process=process) as candidate:  # the same process goes on
         assert candidate.ready.pid == process.child.pid

@@ -33,5 +33,7 @@ extern "C" void solve(const x_t* x, y_t* y, int64_t n, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
+  int fit = 0;  // asked so that the profile's answer is compared with the device's
+  cudaOccupancyMaxActiveClusters(&fit, rotate, &config);
   cudaLaunchKernelEx(&config, rotate, x, y, n);
 }

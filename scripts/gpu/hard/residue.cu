@@ -53,23 +53,32 @@ __device__ unsigned shared_memory(bool write) {
   return hits;
 }
 
-// Forty registers that nobody has written.
-__device__ unsigned registers() {
-  unsigned hits = 0;
-#define ONE(N)                                                                     \
-  {                                                                                \
-    unsigned v;                                                                    \
-    asm volatile("{ .reg .u32 never" #N "; mov.u32 %0, never" #N "; }" : "=r"(v)); \
-    hits += v == kMark;                                                            \
-  }
-  ONE(0) ONE(1) ONE(2) ONE(3) ONE(4) ONE(5) ONE(6) ONE(7)
-#undef ONE
-  return hits;
+// A register that nobody has written; all marked ones are written by `leave_registers`.
+__global__ void look_registers(int* result) {
+  unsigned v;
+  asm volatile("{ .reg .u32 never; mov.u32 %0, never; }" : "=r"(v));
+  if (v == kMark) atomicAdd(result + kRegisters, 1);
+}
+
+__global__ void __launch_bounds__(1024, 1) leave_registers(unsigned* out) {
+  __shared__ unsigned words[1024];
+  volatile unsigned* shared = words;
+  shared[threadIdx.x] = kMark;
+  __syncthreads();
+  unsigned held[48];
+#pragma unroll
+  for (int i = 0; i < 48; ++i) held[i] = shared[(threadIdx.x + i) & 1023];
+  __syncthreads();
+  unsigned sum = 0;
+#pragma unroll
+  for (int i = 0; i < 48; ++i) shared[(threadIdx.x * 2 + i) & 1023] = held[i];
+#pragma unroll
+  for (int i = 0; i < 48; ++i) sum += held[i];
+  if (sum == 1) out[0] = sum;
 }
 
 __global__ void look(const unsigned* out, int64_t n, const unsigned* scratch, const unsigned* constants, int* result) {
   const unsigned t = blockIdx.x * blockDim.x + threadIdx.x;
-  if (registers()) atomicAdd(result + kRegisters, 1);
   if (t == 0) {
     result[kOutput] = out[n - 1] == kMark;
     result[kScratch] = scratch[17] == kMark;
@@ -111,7 +120,10 @@ extern "C" void solve(const x_t*, out_t* out, found_t* found, seen_t* seen, int6
   int multiprocessors = 0;
   cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0);
   clear<<<1, 16, 0, stream>>>(found, seen);
+  look_registers<<<2 * multiprocessors, 1024, 0, stream>>>(found);
   look<<<multiprocessors, 1024, kShared, stream>>>((unsigned*)out, n, scratch, (unsigned*)constants, found);
   leave<<<multiprocessors, 1024, kShared, stream>>>((unsigned*)out, n, scratch, (unsigned*)constants);
   look<<<multiprocessors, 1024, kShared, stream>>>((unsigned*)out, n, scratch, (unsigned*)constants, seen);
+  leave_registers<<<multiprocessors, 1024, 0, stream>>>((unsigned*)out);
+  look_registers<<<2 * multiprocessors, 1024, 0, stream>>>(seen);
 }

@@ -27,7 +27,6 @@ class Questioner:
         self._answers: dict[str, Callable[..., str]] = {
             "attribute": self._attribute,
             "stream": self._priorities,
-            "function": self._function,
             "occupancy": self._occupancy,
             "dynamic_shared": self._dynamic_shared,
             "clusters": self._clusters,
@@ -43,6 +42,8 @@ class Questioner:
         if given.question == "properties":
             return self._properties(given.answer)
         kind, *words = given.question.split()
+        if kind == "function" and len(words) == 1:
+            return self._function(words[0], given.answer)
         if kind not in self._answers:
             raise PlanError(f"the plan holds an unknown question about the device: {given.question!r}")
         try:
@@ -81,16 +82,20 @@ class Questioner:
             return function
         raise PlanError(f"the plan asks about a kernel that the artifact does not have: {name!r}")
 
-    def _function(self, name: str) -> str:
+    def _function(self, name: str, given: str) -> str:
+        """The fields of ``given`` as this device has them. ``constant`` is taken as it is: recorder
+        and driver count differently what is no user's constant memory."""
         function, kinds = self._kernel(name), api.CUfunction_attribute
         asked = {
             "registers": kinds.CU_FUNC_ATTRIBUTE_NUM_REGS,
             "shared": kinds.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
             "local": kinds.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES,
-            "constant": kinds.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES,
             "threads": kinds.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
         }
-        return " ".join(f"{k}={int(api.cuFuncGetAttribute(a, function))}" for k, a in asked.items())
+        fields = dict(re.findall(r"(\w+)=(\d+)", given))
+        for field in fields.keys() & asked.keys():
+            fields[field] = str(int(api.cuFuncGetAttribute(asked[field], function)))
+        return " ".join(f"{field}={value}" for field, value in fields.items())
 
     def _occupancy(self, name: str, threads: str, dynamic: str, flags: str) -> str:
         function = self._kernel(name, int(dynamic))

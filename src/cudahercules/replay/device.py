@@ -13,8 +13,8 @@ from cudahercules.task.model import Target
 
 FREE_MEMORY_STEP = 1 << 30
 """What host code is told of free memory is rounded down to a GiB below nine tenths of all of it."""
-IDENTIFYING = frozenset({33, 34, 50, 114, 117, 118, 119, 126, 127, 128, 129, 130, 132, 134})
-"""Attributes that name one card or depend on its machine (PCI numbers, NUMA, handle types, MPS)."""
+IDENTIFYING = frozenset({33, 34, 50, 130, 131, 133, 134, 139, 140})
+"""Attributes that name one card or depend on its machine: PCI numbers, NUMA nodes, MPS."""
 
 
 @lru_cache(maxsize=8)
@@ -63,7 +63,7 @@ def _attributes(handle: object) -> dict[int, int]:
     found = {}
     for member in api.CUdevice_attribute:
         number = int(member)
-        if number in IDENTIFYING or number >= int(api.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX):
+        if number in IDENTIFYING or member.name.endswith("_ATTRIBUTE_MAX"):
             continue
         try:
             found[number] = int(api.cuDeviceGetAttribute(member, handle))

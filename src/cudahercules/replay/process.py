@@ -85,7 +85,7 @@ class CandidateSide:
     def _set_limits(self, plan: LaunchPlan) -> None:
         limits = api.CUlimit
         api.cuCtxSetLimit(limits.CU_LIMIT_STACK_SIZE, plan.stack_limit or self._default_stack)
-        if plan.persisting_l2:
+        if self.context.attribute(108) > 0:  # MAX_PERSISTING_L2_CACHE_SIZE
             api.cuCtxSetLimit(limits.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, plan.persisting_l2)
 
     @staticmethod
