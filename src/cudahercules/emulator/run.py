@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -47,7 +50,7 @@ def emulate(
     """
     if plan.version != 1:
         raise PlanError(f"plan version {plan.version} is not known")
-    modules = [build_translation(artifact.path(m.ptx).read_text(), counting) for m in artifact.modules]
+    host, modules = _compiled(artifact, counting)
     if refused := tuple(u for m in modules for u in m.unsupported):
         return Unsupported(instructions=refused)
     space = Space(plan, modules)
@@ -56,7 +59,7 @@ def emulate(
         job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s)
         try:
             finished = run_limited(
-                [native.host_program()],
+                [host],
                 Limits(wall_s=wall_s + _GRACE_S),
                 stdin="\n".join((*job.lines, "")).encode(),
                 pass_fds=(job.memory, result_fd),
@@ -69,6 +72,15 @@ def emulate(
             job.close()
     finally:
         os.close(result_fd)
+
+
+def _compiled(artifact: Artifact, counting: bool) -> tuple[Path, list[Built]]:
+    """The host program and the translations, built side by side where they are not in the cache."""
+    texts = [artifact.path(m.ptx).read_text() for m in artifact.modules]
+    with ThreadPoolExecutor(_cores() + 1) as pool:
+        host = pool.submit(native.host_program)
+        modules = list(pool.map(partial(build_translation, counting=counting), texts))
+        return host.result(), modules
 
 
 def _cores() -> int:
