@@ -226,6 +226,22 @@ def test_an_interruption_leaves_no_process_behind(tmp_path, number):
     assert _alive(seen) == set()
 
 
+def test_an_interrupted_demo_ends_at_once_with_all_its_workers(tmp_path):
+    environment = {**os.environ, "HERCULES_CACHE": str(tmp_path / "cache")}
+    child = program("demo", TASK, "--device", "cpu", env=environment)
+    deadline, seen = time.monotonic() + 60, set()
+    while time.monotonic() < deadline and len(_descendants(child.pid)) < 3:
+        time.sleep(0.1)
+    seen = _descendants(child.pid)
+    assert len(seen) >= 3  # compilers of two candidates
+    child.send_signal(signal.SIGINT)
+    asked = time.monotonic()
+    out, err = child.communicate(timeout=30)
+    assert (child.returncode, out) == (130, "") and "interrupted" in err and "Traceback" not in err
+    assert time.monotonic() - asked < 10
+    assert _alive(seen) == set()
+
+
 def _cpu_seconds(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

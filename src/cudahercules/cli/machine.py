@@ -33,9 +33,10 @@ def _print_diagnosis(diagnosis: Any) -> None:
 
     colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
     rows = [
-        [c.name, Text(c.state, style=colours.get(c.state, "")), c.detail, c.remedy] for c in diagnosis.checks
+        [c.name, Text(c.state, style=colours.get(c.state, "")), c.needed_for, c.detail, c.remedy]
+        for c in diagnosis.checks
     ]
-    console().print(table(("what", "state", "found", "to get it"), rows))
+    console().print(table(("what", "state", "needed for", "found", "to get it"), rows))
 
 
 @explained

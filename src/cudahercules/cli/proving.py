@@ -98,7 +98,7 @@ def demo(
             if json:
                 emit(graded.verdict.model_dump_json())
     results = [done[i] for i in sorted(done)]
-    if not json:
+    if not json and results:
         _print_demo(results, kind, time.monotonic() - start)
     raise typer.Exit(0 if all(g.as_expected for g in results) else 1)
 
@@ -109,29 +109,27 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     from cudahercules.report.text import brief, coloured, console, cut, table
 
     out = console()
-    columns = ("candidate", "expected", "verdict", "why", "s")
-    widths = [
-        max((len(text) for text in texts), default=0)
-        for texts in (
-            [g.bundled.file for g in results],
-            [g.bundled.expected for g in results],
-            [_shown(g) for g in results],
-        )
-    ]
-    room = max(30, out.width - sum(widths) - 20)  # 20: gaps between columns and the seconds
+    files, expected, verdicts = (
+        max((len(text) for text in column), default=0)
+        for column in zip(*((g.bundled.file, g.bundled.expected, _shown(g)) for g in results), strict=True)
+    )
+    room = out.width - files - expected - verdicts - 20  # 20: gaps between columns, and the seconds
+    narrow = room < 24
+    if narrow:  # the expectation is shown by the colour alone then
+        room += expected + 3
     for task_id in dict.fromkeys(g.bundled.task.id for g in results):
         out.print(Text(task_id, style="bold"))
-        rows: list[list[str | Text]] = [
-            [
-                f"{g.bundled.file:<{widths[0]}}",
-                f"{g.bundled.expected:<{widths[1]}}",
-                coloured(g.verdict.kind) if g.as_expected else Text(_shown(g), style="bold red"),
-                f"{cut(brief(g.verdict), room):<{room}}",
-                f"{g.seconds:.1f}",
+        rows: list[list[str | Text]] = []
+        for g in (g for g in results if g.bundled.task.id == task_id):
+            verdict = coloured(g.verdict.kind) if g.as_expected else Text(_shown(g), style="bold red")
+            row: list[str | Text] = [
+                f"{g.bundled.file:<{files}}",
+                f"{g.bundled.expected:<{expected}}",
+                verdict,
             ]
-            for g in results
-            if g.bundled.task.id == task_id
-        ]
+            row += [f"{cut(brief(g.verdict), room):<{room}}", f"{g.seconds:.1f}"]
+            rows.append([*row[:1], *row[2:]] if narrow else row)
+        columns = ("candidate", *(() if narrow else ("expected",)), "verdict", "why", "s")
         out.print(table(columns, rows, right=("s",)))
     wrong = sum(not g.as_expected for g in results)
     judge = "GPU" if kind == "gpu" else "CPU judge (answers only; nothing is timed in an emulator)"
@@ -141,17 +139,15 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
         else "every verdict is as expected."
     )
     out.print(summary, soft_wrap=True)
-    if results:
-        task = results[0].bundled.task
-        program = program_name()
-        out.print("\nTry next:")
-        for arguments, what in (
-            (f"show {task.id}", "what a model is asked, solve.h included"),
-            (f"grade {task.id} FILE.cu", "a verdict on your own file"),
-            (f"plan {task.id} FILE.cu", "what your file would run"),
-            ("doctor", "what this machine can do"),
-        ):
-            out.print(f"  {program} {arguments:<44}  {what}", soft_wrap=True)
+    task = results[0].bundled.task.id
+    out.print("\nTry next:")
+    for arguments, what in (
+        (f"show {task}", "what a model is asked, solve.h included"),
+        (f"grade {task} FILE.cu", "a verdict on your own file"),
+        (f"plan {task} FILE.cu", "what your file would run"),
+        ("doctor", "what this machine can do"),
+    ):
+        out.print(f"  {program_name()} {arguments:<{len(task) + 14}}  {what}", soft_wrap=True)
 
 
 def _shown(graded: Graded) -> str:
