@@ -89,6 +89,13 @@ PTX_INLINE double to_odd(double nearest, double error) {
     const bool away = (error > 0) == !(raw >> 63);  // the exact value is larger in magnitude
     return bits<double>(away ? raw + 1 : raw - 1);
 }
+PTX_INLINE float narrow_odd(double x) {
+    const float nearest = float(x);
+    const double error = x - nearest;
+    const u32 raw = bits<u32>(nearest);
+    if (error == 0 || (raw & 1) || is_nan(error)) return nearest;
+    return bits<float>((error > 0) == !(raw >> 31) ? raw + 1 : raw - 1);
+}
 PTX_INLINE double add_odd(double a, double b) {
     const double s = a + b;
     const double t = s - a;

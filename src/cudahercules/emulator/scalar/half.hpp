@@ -1,7 +1,8 @@
 // f16, bf16 and their packed pairs. Every result is rounded once:
-//   * f16 add, sub, mul: a float holds 24 >= 2*11+2 bits, so rounding twice is harmless; fma: where the double sum is inexact,
-//     one term lies below 2^-42 of the other and cannot move it across a rounding boundary of f16;
-//   * bf16: the exponent range is float's, so sums are formed in double with a sticky last bit and rounded from there.
+//   * add, sub, mul: a float holds 24 >= 2 * 11 + 2 bits, so rounding twice is harmless (but for subnormal bf16 products);
+//   * fma: a float fma, rounded again, unless it fell on the middle between two results or is subnormal. Then the sum is formed
+//     in double (f16: where that is inexact, one term lies below 2^-42 of the other and cannot move it across a boundary; bf16:
+//     with a sticky last bit) and narrowed to float with a sticky last bit.
 #pragma once
 
 #include "encode.hpp"
@@ -16,7 +17,11 @@ struct Half {  // .f16
     static PTX_INLINE u16 sum(u16 a, u16 b) { return narrow(widen(a) + widen(b)); }
     static PTX_INLINE u16 product(u16 a, u16 b) { return narrow(widen(a) * widen(b)); }
     static PTX_INLINE u16 fused(u16 a, u16 b, u16 c) {
-        return u16(encode<Round::rn, false>(double(widen(a)) * widen(b) + widen(c), F16));
+        const float r = __builtin_fmaf(widen(a), widen(b), widen(c));
+        const float m = magnitude(r);
+        const bool between = (bits<u32>(r) & 0x1fff) == 0x1000;  // rounded to the middle of two f16 numbers
+        if (__builtin_expect((!between && m >= 0x1p-14f) || m == 0 || m != m, 1)) return narrow(r);
+        return narrow(narrow_odd(double(widen(a)) * widen(b) + widen(c)));
     }
     static constexpr u16 one = 0x3c00, infinity = 0x7c00;
 };
@@ -29,17 +34,17 @@ struct Brain {  // .bf16
     static PTX_INLINE float widen(u16 x) { return bits<float>(u32(x) << 16); }
     static PTX_INLINE u16 narrow(float x) { return bf16_from_f32(x); }
     static PTX_INLINE bool is_subnormal(u16 x) { return (x & 0x7f80) == 0; }
-    static PTX_INLINE u16 from_odd(double x) {
-        // A float with a sticky last bit keeps 24 - 8 bits more than needed, unless the value is tiny or huge.
-        return u16(encode<Round::rn, false>(x, BF16));
-    }
     static PTX_INLINE u16 sum(u16 a, u16 b) { return narrow(widen(a) + widen(b)); }  // a subnormal float sum is exact
     static PTX_INLINE u16 product(u16 a, u16 b) {
         const float p = widen(a) * widen(b);  // 16 bits: exact in a float unless it is subnormal
-        return magnitude(p) >= 0x1p-100f || p != p ? narrow(p) : from_odd(double(widen(a)) * widen(b));
+        return magnitude(p) >= 0x1p-100f || p != p ? narrow(p) : narrow(narrow_odd(double(widen(a)) * widen(b)));
     }
     static PTX_INLINE u16 fused(u16 a, u16 b, u16 c) {
-        return from_odd(add_odd(double(widen(a)) * widen(b), double(widen(c))));
+        const float r = __builtin_fmaf(widen(a), widen(b), widen(c));
+        const float m = magnitude(r);
+        const bool between = (bits<u32>(r) & 0xffff) == 0x8000;  // rounded to the middle of two bf16 numbers
+        if (__builtin_expect((!between && m >= 0x1p-126f) || m == 0 || m != m, 1)) return narrow(r);
+        return narrow(narrow_odd(add_odd(double(widen(a)) * widen(b), double(widen(c)))));
     }
     static constexpr u16 one = 0x3f80, infinity = 0x7f80;
 };
