@@ -100,6 +100,23 @@ def stop(context: FunctionContext, instruction: Instruction) -> str | None:
     return f"rt::fault_trap(t, {context.site});" if not instruction.modifiers else None
 
 
+def stack(context: FunctionContext, instruction: Instruction) -> str | None:
+    """``alloca``, ``stacksave`` and ``stackrestore``: the thread's local memory is a stack."""
+    operands = instruction.operands
+    if instruction.modifiers or instruction.types != ("u64",):
+        return None
+    if instruction.opcode == "stacksave" and len(operands) == 1:
+        return context.access.write(operands[0], "u64", "(uint64_t)t.local")
+    if instruction.opcode == "stackrestore" and len(operands) == 1:
+        return f"rt::restore(t, {context.access.read(operands[0], 'u64')}, {context.site});"
+    if instruction.opcode == "alloca" and len(operands) in (2, 3):
+        size = context.access.read(operands[1], "u64")
+        alignment = context.access.read(operands[2], "u64") if len(operands) == 3 else "16ull"
+        call = f"rt::allocate(t, {size}, {alignment}, {context.site})"
+        return context.access.write(operands[0], "u64", call)
+    return None
+
+
 def signature(returns: tuple[Variable, ...], parameters: tuple[Variable, ...]) -> str:
     """A number in C++ that tells functions with other parameter sizes apart."""
     text = f"{[v.size for v in returns]}{[v.size for v in parameters]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cudahercules.emulator.emit import atomics, control, memory, warp
+from cudahercules.emulator.emit import atomics, control, mbarrier, memory, warp
 from cudahercules.emulator.emit.access import Unsupported
 from cudahercules.emulator.emit.context import FunctionContext, ModuleContext, Site
 from cudahercules.emulator.outcome import UnsupportedInstruction
@@ -38,6 +38,7 @@ _EMITTERS: dict[str, Emitter] = {
     "membar": warp.fence,
     "fence": warp.fence,
     "nanosleep": warp.nanosleep,
+    "mbarrier": mbarrier.mbarrier,
     "griddepcontrol": warp.no_effect,
     "setmaxnreg": warp.no_effect,
     "mov": control.move,
@@ -46,6 +47,9 @@ _EMITTERS: dict[str, Emitter] = {
     "trap": control.stop,
     "brkpt": control.stop,
     "call": control.call,
+    "alloca": control.stack,
+    "stacksave": control.stack,
+    "stackrestore": control.stack,
 }
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 _SHARED_ORIGIN = 1024
@@ -220,6 +224,7 @@ class _Translator:
 
     def _file(self, bodies: list[str], kernels: list[str]) -> Iterator[str]:
         yield '#include "atomics.hpp"'
+        yield '#include "mbarrier.hpp"'
         yield '#include "scalar.hpp"'
         yield f"static uint64_t rt_symbols[{max(1, len(self.symbols))}];"
         yield "static uint64_t rt_function_base;"

@@ -82,7 +82,8 @@ struct Exports {
 constexpr uint32_t shared_origin = 1024;
 // The last bytes of the system part, which cooperative groups use for tiles of several warps.
 constexpr uint32_t reserved_shared = 288;
-constexpr uint32_t strong_load_fuel = 512, atomic_fuel = 64, fence_fuel = 64, sleep_fuel = 16384;
+constexpr uint32_t strong_load_fuel = 512, atomic_fuel = 64, fence_fuel = 64, sleep_fuel = 16384,
+                   polling_fuel = 32768;
 
 enum Access : uint32_t { access_read = 0, access_write = 1, access_atomic = 2 };
 
@@ -144,6 +145,21 @@ static inline __attribute__((always_inline)) uint8_t* enter(Thread& t, size_t lo
     fault_stack(t, site);
   t.local = frame + local_bytes;
   return frame;
+}
+
+// Room on the stack of local memory (alloca), given back when the function returns.
+static inline uint64_t allocate(Thread& t, uint64_t bytes, uint64_t alignment, uint32_t site) {
+  const uint64_t step = alignment < 16 ? 16 : alignment;
+  const uint64_t begin = (reinterpret_cast<uint64_t>(t.local) + step - 1) / step * step;
+  const auto end = reinterpret_cast<uint64_t>(t.local_end);
+  if (begin > end || bytes > end - begin) fault_stack(t, site);
+  t.local = reinterpret_cast<uint8_t*>(begin + (bytes + 15) / 16 * 16 < end ? begin + (bytes + 15) / 16 * 16 : end);
+  return begin;
+}
+
+static inline void restore(Thread& t, uint64_t saved, uint32_t site) {
+  if (saved - reinterpret_cast<uint64_t>(t.local_begin) > static_cast<uint64_t>(t.local - t.local_begin)) fault_stack(t, site);
+  t.local = reinterpret_cast<uint8_t*>(saved);
 }
 
 static inline __attribute__((always_inline)) void burn(Thread& t, int64_t fuel, uint32_t site) {
