@@ -164,7 +164,9 @@ def test_pairs_share_their_inputs_and_blocks_are_mirrored():
 
     sides._open = spy
     measure(sides, CountingInspector(), card, lambda n: n, 1, monotonic_ns=card.monotonic_ns)
-    start = next(k for k in range(len(order)) if [s for s, _ in order[k : k + 8]] == list("ceececce"))
+    start = next(
+        k for k in range(len(order)) if [s for s, _ in order[k : k + 8]] == list("ceececce")
+    )  # A B B A, B A A B
     first, mirrored = order[start : start + 4], order[start + 4 : start + 8]
     assert first[0][1] == first[1][1] and first[2][1] == first[3][1] != first[0][1]
     assert mirrored[0][1] == mirrored[1][1] and mirrored[2][1] == mirrored[3][1]

@@ -150,6 +150,7 @@ class _Grading:
         return self.case.task
 
     def close(self) -> None:
+        self._note_held()
         self.lanes.close()
         self.pool.shutdown(wait=False, cancel_futures=True)
 

@@ -45,6 +45,9 @@ SOLO_BAND = 0.05
 """Band around the expert's solo samples: placement (1 %), boost clock steps (15 of 1980 MHz) and the
 scatter of a median of six, with room. A neighbour or heat that matters moves times further."""
 SOLO_SLACK_US = 2.0
+SETTLING = 4
+"""Samples thrown away after the judge has computed references: giving their memory back disturbs the
+next three or so (8 % measured)."""
 WARM_PAIRS = 4
 CLOCK_EXCESS = 0.02
 """Events may not claim more time than the process's own clock saw, beyond 2 % and 5 us."""
@@ -61,8 +64,8 @@ RETRIES = 3
 @dataclass(frozen=True)
 class Design:
     """How many samples are taken: ``looks`` are the instances in all at each look, ``blocks`` the
-    ABBA blocks (two pairs each) an instance, ``kept_blocks`` in how many of them one candidate
-    sample is checked. ``errors`` is the part of 1 % that each look may spend."""
+    ABBA blocks (two pairs each) an instance, ``keep`` the candidate samples of each that are checked.
+    ``errors`` is the part of 1 % that each look may spend."""
 
     name: str
     looks: tuple[int, ...]
@@ -72,7 +75,7 @@ class Design:
 
 
 DESIGNS = {
-    "light": Design("light", looks=(8, 16, 32), blocks=3, keep=1),
+    "light": Design("light", looks=(8, 16, 32), blocks=4, keep=1),
     "heavy": Design("heavy", looks=(8, 16, 32), blocks=2, keep=1),
     "giant": Design("giant", looks=(8, 16), blocks=1, keep=1, errors=(0.005, 0.005)),
     "slow": Design("slow", looks=(4,), blocks=1, keep=2, errors=(0.01,)),
@@ -181,6 +184,7 @@ class Measurement:
         self.bootstrap_seed = self.random.getrandbits(63)
         self.next_seed = 0
         self.pause = 0.0
+        self.last_reading = Reading()
         self.retries = 0
         self.outside_ns = self.inside_ns = 0
         self.blocks: list[Block] = []
@@ -247,11 +251,14 @@ class Measurement:
         if text not in self.flags:
             self.flags.append(text)
 
-    def request(self, seed: int | None = None, *, cold: bool = True, keep: bool = False) -> Request:
+    def request(
+        self, seed: int | None = None, *, cold: bool = True, keep: bool = False, hash_inputs: bool = False
+    ) -> Request:
         return Request(
             seed=self.new_seed() if seed is None else seed,
             cold=cold,
             keep=keep,
+            hash_inputs=hash_inputs,
             pause_ms=self.pause,
         )
 
@@ -293,27 +300,27 @@ class Measurement:
 
     def block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
         """One block in ``order`` (``ABBA`` or ``BAAB``): candidate times, expert times (in pair
-        order) and the candidate's kept samples. ``kept`` holds pair numbers 0 and 1."""
+        order) and the candidate's kept samples. ``kept`` holds pair numbers 0 and 1.
+
+        Every sample is a hand-over of its own, and the partner of a kept sample hashes its inputs as
+        well: what surrounds a sample is the same on both sides."""
         seeds = (self.new_seed(), self.new_seed())
         sides = {"A": self.candidate, "B": self.expert}
         result: dict[str, list[Sample]] = {"A": [], "B": []}
-        groups = (order[0], order[1:3], order[3])
-        for group in groups:
-            side = group[0]
-            requests: list[Request] = []
-            for _ in group:
-                pair = len(result[side]) + len(requests)
-                requests.append(self.request(seeds[pair], keep=side == "A" and pair in kept))
-            result[side] += self.run(sides[side], requests)
+        for side in order:
+            pair = len(result[side])
+            look = pair in kept
+            request = self.request(seeds[pair], keep=look and side == "A", hash_inputs=look)
+            result[side] += self.run(sides[side], [request])
         keeps = [s for k, s in enumerate(result["A"]) if k in kept]
         return [s.microseconds for s in result["A"]], [s.microseconds for s in result["B"]], keeps
 
     def guarded_block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
         """A block whose machine was well: otherwise it is repeated, RETRIES times a workload."""
         while True:
-            before = self.counters.read()
+            before = self.last_reading
             result = self.block(order, kept)
-            after = self.counters.read()
+            after = self.last_reading = self.counters.read()
             throttle = grown(before, after)
             trouble = machine_trouble(after, throttle)
             if trouble is None:
@@ -325,13 +332,15 @@ class Measurement:
             if after.xids or self.retries > RETRIES:
                 raise InvalidMeasurement(f"{trouble}; {self.retries - 1} blocks had been repeated already")
 
-    def instance(self, design: Design) -> tuple[np.ndarray, np.ndarray]:
-        """All blocks of one instance: candidate and expert times of shape (blocks, 2)."""
+    def instance(self, design: Design, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """All blocks of instance ``number``: candidate and expert times of shape (blocks, 2)."""
         chosen = self.random.sample(range(2 * design.blocks), design.keep)
         candidate, expert, kept = [], [], []
+        self.last_reading = self.counters.read()
         for k in range(design.blocks):
             pairs = {p - 2 * k for p in chosen if p // 2 == k}
-            a, b, samples = self.guarded_block("ABBA" if k % 2 == 0 else "BAAB", pairs)
+            order = "ABBA" if (number + k) % 2 == 0 else "BAAB"
+            a, b, samples = self.guarded_block(order, pairs)
             candidate.append(a)
             expert.append(b)
             kept += samples
@@ -339,6 +348,27 @@ class Measurement:
             self.inspector.take(self.candidate, sample)
             self.candidate.release(sample)
         return np.array(candidate), np.array(expert)
+
+    def check_solo_band(self, before_us: list[float], after_us: list[float], expert_us: float) -> None:
+        """Raise InvalidMeasurement unless the expert's median beside the candidate lies in its solo
+        band, which spans its medians before and after. Under the software power cap both sides of a
+        pair run at a lower clock; that is flagged and no reason to void."""
+        solo = sorted((float(np.median(before_us)), float(np.median(after_us))))
+        low = solo[0] * (1 - SOLO_BAND) - SOLO_SLACK_US
+        high = solo[1] * (1 + SOLO_BAND) + SOLO_SLACK_US
+        if low <= expert_us <= high:
+            return
+        capped = sum(block.throttle_ns.get(POWER_CAP, 0) for block in self.blocks)
+        clocks = [b.after.sm_clock_mhz for b in self.blocks if b.after.sm_clock_mhz is not None]
+        text = (
+            f"the expert took {expert_us:.1f} us beside the candidate and {solo[0]:.1f} to {solo[1]:.1f} us "
+            f"alone (power cap for {capped / 1e6:.1f} ms, clock {min(clocks, default=0)} to "
+            f"{max(clocks, default=0)} MHz)"
+        )
+        if capped and expert_us > high:
+            self.flag(f"{text}: the candidate's power lowers the clock for both sides")
+            return
+        raise InvalidMeasurement(f"{text}: something disturbs the card while the candidate runs")
 
     def warm(self, slow: bool) -> tuple[float, float]:
         """Medians without eviction, in turns: the secondary figure."""
@@ -372,7 +402,7 @@ class Measurement:
             while len(candidate) < instances:
                 if candidate:
                     self.next_instance()
-                a, b = self.instance(design)
+                a, b = self.instance(design, len(candidate))
                 candidate.append(a)
                 expert.append(b)
             self.inspector.judge()
@@ -383,8 +413,9 @@ class Measurement:
             outcome = st.decide(interval, delta)
             if outcome != "unresolved":
                 break
+        self.times(self.expert, SETTLING)
         after = self.times(self.expert, SOLO_SAMPLES)
-        check_solo_band(solo, after, expert_us)
+        self.check_solo_band(solo, after, expert_us)
         return self.result(design, samples, interval, delta, outcome, solo + after)
 
     def result(
@@ -446,19 +477,6 @@ def machine_trouble(after: Reading, throttle_ns: dict[str, int]) -> str | None:
     if after.strangers:
         return f"another process uses the GPU (pid {', '.join(map(str, after.strangers))})"
     return None
-
-
-def check_solo_band(before_us: list[float], after_us: list[float], expert_us: float) -> None:
-    """Raise InvalidMeasurement unless the expert's median beside the candidate lies in its solo band,
-    which spans its medians before and after."""
-    solo = sorted((float(np.median(before_us)), float(np.median(after_us))))
-    low = solo[0] * (1 - SOLO_BAND) - SOLO_SLACK_US
-    high = solo[1] * (1 + SOLO_BAND) + SOLO_SLACK_US
-    if not low <= expert_us <= high:
-        raise InvalidMeasurement(
-            f"the expert took {expert_us:.1f} us beside the candidate and {solo[0]:.1f} to "
-            f"{solo[1]:.1f} us alone: something disturbs the card while the candidate runs"
-        )
 
 
 def measure(
