@@ -98,8 +98,8 @@ __global__ void __launch_bounds__(512)
         for (int h = 0; h < HEADS; ++h) {
             if (first + h * groups >= heads) break;
             rotate(low[h], high[h], column);
-            __stcs(target[h] + low_at, low[h]);
-            __stcs(target[h] + high_at, high[h]);
+            target[h][low_at] = low[h];
+            target[h][high_at] = high[h];
         }
     }
 }

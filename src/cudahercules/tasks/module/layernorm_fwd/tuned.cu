@@ -103,7 +103,7 @@ __device__ void write_row(z_t* z, int64_t row, int thread, const Row& values, co
             float normal = (element(values.raw[v], i) - mean) * rstd;
             reinterpret_cast<z_t*>(&packed)[i] = z_t(fmaf(normal, element(scale, i), element(shift, i)));
         }
-        __stcs(target + at, packed);
+        target[at] = packed;
     }
 }
 
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AN_SM)
     Row next = load_row(x, min(row, rows - 1), thread);
     for (int64_t turn = 0; turn < turns; ++turn, row += step) {
         Row current = next;
-        next = load_row(x, min(row + step, rows - 1), thread);
+        if (turn + 1 < turns) next = load_row(x, min(row + step, rows - 1), thread);
 
         Moments mine = warp_moments(thread_moments(current));
         int copy = turn & 1;
