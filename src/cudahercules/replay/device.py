@@ -13,8 +13,8 @@ from cudahercules.task.model import Target
 
 FREE_MEMORY_STEP = 1 << 30
 """What host code is told of free memory is rounded down to a GiB below nine tenths of all of it."""
-IDENTIFYING = frozenset({33, 34, 50, 130, 131, 133, 134, 139, 140})
-"""Attributes that name one card or depend on its machine: PCI numbers, NUMA nodes, MPS."""
+IDENTIFYING = frozenset({33, 34, 50, 130, 131, 134, 139, 140})
+"""Attributes that name one card or depend on its machine: PCI numbers, NUMA nodes."""
 
 
 @lru_cache(maxsize=8)

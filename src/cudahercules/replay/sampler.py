@@ -95,6 +95,7 @@ class Sampler:
     def _last_touches(self, request: Request) -> None:
         """Wipe the chip; then evict L2 (cold) or leave the inputs as the last thing in it (warm)."""
         self.code.wipe(self.stream, random.getrandbits(32))
+        api.cuStreamSynchronize(self.stream)  # a reset beside running kernels slowed what came next
         api.cuCtxResetPersistingL2Cache()
         if request.cold:
             self.code.evict(self.stream, random.getrandbits(32))
