@@ -29,8 +29,9 @@ from hard_plans import TASKS, Kit, load_kit
 from cudahercules.build.toolchain import find_toolchain
 from cudahercules.measure.profiles import compare, load_profile
 from cudahercules.record.plan import LaunchPlan
+from cudahercules.replay.answers import Questioner
 from cudahercules.replay.device import architecture_of, read_profile
-from cudahercules.replay.driver import Context, api
+from cudahercules.replay.driver import Context, DriverError, api
 from cudahercules.replay.generator import DeviceCode, device_code, fill_parameters, hash_bytes
 from cudahercules.replay.interface import (
     AnswersDiffer,
@@ -140,6 +141,28 @@ class Selftest:
             "pageable_memory_access": profile.attributes.get(88),
             "host_page_tables": profile.attributes.get(100),
         }
+
+    def clusters(self) -> Iterator[Row]:
+        """How many clusters of each size fit when every block takes a whole multiprocessor: the
+        GPC table of the profile must give the same."""
+        context = Context(0)
+        code = DeviceCode(device_code(architecture_of(0), find_toolchain().nvcc), context)
+        function = code._function("wipe_shared")
+        allowed = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+        api.cuFuncSetAttribute(function, allowed, 1)
+        fit = {}
+        for size in range(1, 17):
+            config = Questioner._config(1024, code.shared_bytes, (size, 1, 1))
+            try:
+                fit[size] = int(api.cuOccupancyMaxActiveClusters(function, config))
+            except DriverError as error:
+                fit[size] = f"{error.name}"
+        code.close()
+        self.facts["clusters_that_fit"] = fit
+        table = load_profile(architecture_of(0)).gpc_sms
+        told = {s: sum(g // s for g in table) for s in fit}
+        wrong = {s: (told[s], n) for s, n in fit.items() if isinstance(n, int) and n != told[s]}
+        yield "GPC table holds", not wrong, f"size: (profile, device) {wrong}" if wrong else str(table)
 
     def generator(self) -> Iterator[Row]:
         context = Context(0)
@@ -376,7 +399,18 @@ class Selftest:
             yield f"{name}/{workload}", same_inputs and error < 1e-5, detail
 
 
-SECTIONS = ["device", "generator", "start_up", "hard", "faults", "kill", "residue", "persisting", "families"]
+SECTIONS = [
+    "device",
+    "clusters",
+    "generator",
+    "start_up",
+    "hard",
+    "faults",
+    "kill",
+    "residue",
+    "persisting",
+    "families",
+]
 
 
 def main(arguments: list[str]) -> int:
