@@ -31,6 +31,8 @@ C_TYPES = {
     "f32x2": "uint64_t",
     "tf32": "uint32_t",
     "e2m1x2": "uint8_t",
+    "u4": "uint8_t",
+    "s4": "int8_t",
     **dict.fromkeys(("f16", "bf16", "e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2"), "uint16_t"),
     **dict.fromkeys(("f16x2", "bf16x2", "u16x2", "s16x2"), "uint32_t"),
 }

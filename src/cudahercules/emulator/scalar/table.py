@@ -426,6 +426,8 @@ CONVERT = (
     _row("cvt.pack.sat.u16.s32", "d:b32 a b", "cvt_pack<16, false>($a, $b)"),
     _row("cvt.pack.sat.s16.s32", "d:b32 a b", "cvt_pack<16, true>($a, $b)"),
     _row("cvt.pack.sat.u8.s32.b32", "d:b32 a:s32 b:s32 c:b32", "cvt_pack<8, false>($a, $b, $c)"),
+    _row("cvt.pack.sat.u4.s32.b32", "d:b32 a:s32 b:s32 c:b32", "cvt_pack<4, false>($a, $b, $c)"),
+    _row("cvt.pack.sat.s4.s32.b32", "d:b32 a:s32 b:s32 c:b32", "cvt_pack<4, true>($a, $b, $c)"),
     _row("cvt.pack.sat.s8.s32.b32", "d:b32 a:s32 b:s32 c:b32", "cvt_pack<8, true>($a, $b, $c)"),
 )
 
