@@ -34,7 +34,7 @@ def kernel(body: str, parameters: str = ".param .u64 p") -> str:
     [
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, "
         "{%r4,%r5}, {%f4,%f5,%f6,%f7};",
-        "cp.async.ca.shared.global [%r0], [%rd0], 16;",
+        "cp.async.cg.shared.global [%r0], [%rd0], 8;",
         "ld.global.L1::evict_sometimes.u32 %r0, [%rd0];",
         "ld.global.u32.unheard %r0, [%rd0];",
         "add.rn.s32 %r0, %r1, %r2;",
@@ -87,13 +87,22 @@ def test_text_that_is_no_ptx():
 
 
 def test_nothing_runs_with_an_unsupported_instruction(tmp_path):
-    program = Program(kernel("cp.async.wait_all;"), tmp_path)
+    program = Program(kernel("cp.async.bulk.commit_group;"), tmp_path)
     out = program.array("out", np.zeros(4, np.float32))
     program.launch("k", 1, 1, "out")
     outcome = program.run()
     assert isinstance(outcome, Unsupported)
-    assert outcome.instructions[0].instruction == "cp.async.wait_all"
+    assert outcome.instructions[0].instruction == "cp.async.bulk.commit_group"
     assert not out.any()
+
+
+def test_a_managed_variable_is_unsupported(tmp_path):
+    text = kernel("").replace(".visible", ".global .attribute(.managed) .b32 m;\n.visible", 1)
+    program = Program(kernel(""), tmp_path)
+    (tmp_path / "m.ptx").write_text(text)
+    outcome = program.run()
+    assert isinstance(outcome, Unsupported)
+    assert ".attribute" in outcome.instructions[0].instruction
 
 
 @pytest.fixture

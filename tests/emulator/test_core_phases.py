@@ -57,3 +57,30 @@ def test_alloca_that_is_too_large(program):
     program.array("v", np.zeros(4, np.int32))
     program.launch("reversed", 1, 1, "v", np.int32(1 << 28))
     assert program.fault().what == "stack_overflow"
+
+
+def test_staged_copies(program):
+    x = np.random.default_rng(1).standard_normal(256 * 5).astype(np.float32)
+    valid = 256 * 4 + 101
+    program.array("x", x[:valid].copy(), "input")
+    out = program.array("out", np.zeros((5, 64, 4), np.float32))
+    program.launch("staged", 1, 64, "x", "out", np.int32(5), np.int32(valid))
+    program.complete()
+    x[valid:] = 0
+    assert np.array_equal(out, x.reshape(5, 64, 4)[:, ::-1])
+
+
+def test_a_forgotten_wait_shows(program):
+    program.array("x", np.ones(128, np.float32), "input")
+    out = program.array("out", np.zeros(128, np.float32))
+    program.launch("forgotten_wait", 1, 32, "x", "out")
+    program.complete()
+    assert np.isnan(out).all()
+
+
+def test_copies_that_arrive_on_a_barrier(program):
+    x = program.array("x", np.arange(64, dtype=np.int32), "input")
+    out = program.array("out", np.zeros(64, np.int32))
+    program.launch("copies_on_a_barrier", 1, 64, "x", "out")
+    program.complete()
+    assert np.array_equal(out, x[::-1])

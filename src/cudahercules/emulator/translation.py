@@ -44,7 +44,7 @@ class Built:
 
 
 def build_translation(ptx: str, counting: bool = False) -> Built:
-    """Translate and compile ``ptx``, or take it from the cache. Raises PtxError, MachineError."""
+    """Translate and compile ``ptx``, or take it from the cache. Raises MachineError."""
     key = digest("translation", "counting" if counting else "plain", native.toolchain_digest(), ptx)
     directory, _ = entry("emulator", key, lambda into: _make(ptx, counting, into))
     return _load(directory)
@@ -52,10 +52,16 @@ def build_translation(ptx: str, counting: bool = False) -> Built:
 
 def _make(ptx: str, counting: bool, directory: Path) -> None:
     # The parser and the emitters are only needed where nothing is cached.
-    from cudahercules.emulator.emit.module import translate
+    from cudahercules.emulator.emit.module import Translation, translate
     from cudahercules.emulator.ptx.parse import parse
+    from cudahercules.emulator.ptx.tokens import PtxError
 
-    translation = translate(parse(ptx), counting)
+    try:
+        translation = translate(parse(ptx), counting)
+    except PtxError as error:
+        # Not one instruction but the whole text: a managed variable, a texture reference.
+        refused = UnsupportedInstruction(instruction=str(error), kernel="")
+        translation = Translation("", (), (), (), (), (refused,))
     meta = {
         "variables": [
             {

@@ -61,3 +61,45 @@ extern "C" __global__ void reversed(int* v, int n) {
   for (int i = 0; i < n; i++) copy[i] = v[threadIdx.x * n + i];
   for (int i = 0; i < n; i++) v[threadIdx.x * n + i] = copy[n - 1 - i];
 }
+#include <cuda_pipeline.h>
+
+// Two-stage copies from global to shared memory; the last piece is padded with zeros.
+extern "C" __global__ void staged(const float4* in, float4* out, int pieces, int valid) {
+  __shared__ float4 stage[2][64];
+  const int i = threadIdx.x;
+  auto issue = [&](int p) {
+    const int left = valid - (p * 64 + i) * 4;
+    const int missing = left >= 4 ? 0 : left <= 0 ? 16 : 16 - left * 4;
+    __pipeline_memcpy_async(&stage[p % 2][i], in + p * 64 + i, 16, missing);
+    __pipeline_commit();
+  };
+  issue(0);
+  for (int p = 0; p < pieces; p++) {
+    if (p + 1 < pieces) issue(p + 1);
+    if (p + 1 < pieces) __pipeline_wait_prior(1);
+    else __pipeline_wait_prior(0);
+    __syncthreads();
+    out[p * 64 + i] = stage[p % 2][63 - i];
+    __syncthreads();
+  }
+}
+extern "C" __global__ void forgotten_wait(const float4* in, float4* out) {
+  __shared__ float4 stage[32];
+  __pipeline_memcpy_async(&stage[threadIdx.x], in + threadIdx.x, 16);
+  __pipeline_commit();
+  __syncthreads();
+  out[threadIdx.x] = stage[threadIdx.x];
+}
+extern "C" __global__ void copies_on_a_barrier(const int* in, int* out) {
+  __shared__ int stage[64];
+  __shared__ unsigned long long b;
+  const unsigned at = __cvta_generic_to_shared(&b), to = __cvta_generic_to_shared(&stage[threadIdx.x]);
+  if (threadIdx.x == 0) asm volatile("mbarrier.init.shared.b64 [%0], 64;" ::"r"(at) : "memory");
+  __syncthreads();
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(in + threadIdx.x) : "memory");
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
+  int done = 0;
+  while (!done)
+    asm volatile("{.reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], 0; selp.s32 %0, 1, 0, p;}" : "=r"(done) : "r"(at) : "memory");
+  out[threadIdx.x] = stage[63 - threadIdx.x];
+}

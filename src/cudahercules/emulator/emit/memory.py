@@ -79,14 +79,15 @@ def pointer(context: FunctionContext, memory: Operand, size: int, space: str, ac
     if space == "shared":
         offset = _shared_offset(context, memory)
         return f"rt::shared_at<{size}>(t, SH, SN, {offset}, {context.site}, {access})"
-    address = _address(context, memory)
+    address = byte_address(context, memory)
     if space == "local":
         return f"rt::local_at<{size}>(t, {address}, {context.site}, {access})"
     generic = "true" if space == "" else "false"
     return f"rt::global_at<{size}>(t, S, {address}, {context.site}, {access}, {generic})"
 
 
-def _address(context: FunctionContext, memory: Memory) -> str:
+def byte_address(context: FunctionContext, memory: Memory) -> str:
+    """A global, local or generic address as a ``uint64_t`` expression."""
     base = memory.base
     if isinstance(base, Register):
         raw = context.access.raw(base)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cudahercules.emulator.emit import atomics, control, mbarrier, memory, warp
+from cudahercules.emulator.emit import atomics, control, copies, mbarrier, memory, warp
 from cudahercules.emulator.emit.access import Unsupported
 from cudahercules.emulator.emit.context import FunctionContext, ModuleContext, Site
 from cudahercules.emulator.outcome import UnsupportedInstruction
@@ -39,6 +39,7 @@ _EMITTERS: dict[str, Emitter] = {
     "fence": warp.fence,
     "nanosleep": warp.nanosleep,
     "mbarrier": mbarrier.mbarrier,
+    "cp": copies.copy,
     "griddepcontrol": warp.no_effect,
     "setmaxnreg": warp.no_effect,
     "mov": control.move,

@@ -8,6 +8,7 @@ namespace rt {
 struct Worker;
 struct Block;
 struct Warp;
+struct AsyncQueue;
 
 // The memory that one load or store site touched last: [lo, lo + limit << log2(access size)).
 struct Slot {
@@ -33,6 +34,7 @@ struct Thread {
   uint32_t lane;
   uint32_t site;
   Warp* warp;
+  AsyncQueue* async;
   void* sp;
   uint32_t stack;  // index of the stack in the worker's pool
   uint32_t value;  // what a barrier or activemask hands to the thread that it wakes
@@ -248,6 +250,12 @@ uint32_t activemask(Thread& t, uint32_t site);
 enum class Join : uint32_t { sync, arrive, popc, all, any };
 // `count` is the number of threads taking part, 0 for the whole block. Gives the reduction's result.
 uint32_t barrier(Thread& t, uint32_t id, uint32_t count, Join join, bool predicate, bool aligned, uint32_t site);
+
+void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint32_t bytes);
+void async_commit(Thread& t);
+void async_wait(Thread& t, uint64_t groups_left);
+void async_wait_all(Thread& t);
+const uint8_t* async_source(Thread& t, uint64_t address, uint32_t bytes, uint32_t site);
 
 // --- the rest ----------------------------------------------------------------------------------
 

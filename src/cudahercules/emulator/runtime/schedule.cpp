@@ -46,6 +46,7 @@ Thread* pick(Worker& w) {
       t.sp = nullptr;
       t.fuel = full_fuel;
       t.count = 0;
+      if (t.async) async_forget(t);
     }
     return &t;
   }
@@ -216,6 +217,7 @@ Resident* build_block(Worker& w, const Launch& l, size_t shared_bytes) {
 }
 
 void destroy_block(Resident* b) {
+  for (Thread& t : b->threads) async_destroy(t);
   munmap(b->shared - shared_origin, b->window);
   delete b;
 }

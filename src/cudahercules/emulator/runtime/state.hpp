@@ -127,6 +127,10 @@ void make_runnable(Resident& b, Warp& warp, uint32_t lanes);
 void work(Worker& w, Launch& launch);
 void barriers_after_exit(Resident& b);
 
+// async.cpp
+void async_forget(Thread& t);
+void async_destroy(Thread& t);
+
 // warp.cpp
 void resolve_asking(Resident& b, Warp& warp);
 void lanes_after_exit(Resident& b, Warp& warp);
