@@ -153,6 +153,15 @@ TASKS: dict[str, Task] = {
             [{"n": 4096}],
         ),
         _task(
+            "beside",
+            (
+                _tensor("x", _IN, DType.FP32, "offset"),
+                _tensor("found", _OUT, DType.INT32, 1),
+                _tensor("seen", _OUT, DType.INT32, 1),
+            ),
+            [{"offset": n} for n in (256, 4096, 65536, 1 << 20)],
+        ),
+        _task(
             "faults",
             (*_FLOAT_MAP, _tensor("choice", _IN, DType.INT32, "mode")),
             [{"n": 4096, "mode": i + 1} for i in range(6)],

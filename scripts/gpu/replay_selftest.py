@@ -234,7 +234,7 @@ class Selftest:
         yield "outside clock agrees", 0.98 < outside < 1.05, f"wall / events = {outside:.4f}"
 
     def hard(self) -> Iterator[Row]:
-        names = [n for n in TASKS if n not in ("residue", "faults", "persisting")]
+        names = [n for n in TASKS if n not in ("residue", "beside", "faults", "persisting")]
         for name in names:
             if not (self.kit / name).is_dir():
                 yield name, False, "not in the kit"
@@ -347,6 +347,25 @@ class Selftest:
         self.facts["residue_seen"] = dict(zip(PLACES, seen.tolist(), strict=False))
         for place, f, s in zip(PLACES, found, seen, strict=False):
             yield place, f == 0, f"found in {f} of 8 samples; the mark itself was seen in {s}"
+
+    def beside(self) -> Iterator[Row]:
+        """Memory of no variable, but in the pages that the driver maps for the module's variables."""
+        kit = self.load("beside")
+        for workload in kit.task.workloads:
+            offset = workload.dimensions["offset"]
+            found = seen = 0
+            try:
+                with self.start(kit, workload.name) as contestant:
+                    for seed in range(4):
+                        sample = contestant.sample(seed, keep=True)
+                        kept = contestant.outputs(sample)
+                        found += int(kept.host("found")[0])
+                        seen += int(kept.host("seen")[0])
+                        contestant.release(sample)
+                detail = f"found in {found} of 4 samples, seen in {seen}"
+            except ContestantFault as error:
+                detail = f"not mapped ({error.fault.what})"
+            yield f"{offset} bytes behind a variable", found == 0, detail
 
     def persisting(self) -> Iterator[Row]:
         times = persisting_probe.measure(self.load("persisting"), Context(0))

@@ -179,6 +179,7 @@ class ExpertSide:
         if result is not None:
             self._use_outputs(sampler, {**outputs, **result})
         sampler.launch = launch
+        sampler.gated = method == "graph"
         return run, method, notes
 
     def _capture(

@@ -17,6 +17,7 @@ import numpy as np
 from cudahercules import cache
 from cudahercules.errors import MachineError
 from cudahercules.process import Limits, run_limited
+from cudahercules.record.plan import PAGE
 from cudahercules.replay.driver import api
 from cudahercules.task.model import (
     Constant,
@@ -169,14 +170,15 @@ class DeviceCode:
         self.shared_bytes = context.attribute(97)  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
         self.threads_per_sm = context.attribute(39)  # MAX_THREADS_PER_MULTIPROCESSOR
         self.l2_bytes = context.attribute(38)
-        self.evict_bytes = -(-2 * self.l2_bytes // 4096) * 4096
+        # Whole pages of the device: nothing of these allocations is left unwritten for messages.
+        self.evict_bytes = -(-2 * self.l2_bytes // PAGE) * PAGE
         self.local_kernel = next((n for n in LOCAL_BYTES if n >= local_bytes), LOCAL_BYTES[-1])
         self.local_covered = local_bytes <= LOCAL_BYTES[-1]
         self._written = int(api.cuMemAlloc(self.evict_bytes))
         self._read = int(api.cuMemAlloc(self.evict_bytes))
-        self._counters = int(api.cuMemAlloc(4096))
-        self.device_bytes = 2 * self.evict_bytes + 4096
-        api.cuMemsetD8(self._counters, 0, 4096)
+        self._counters = int(api.cuMemAlloc(PAGE))
+        self.device_bytes = 2 * self.evict_bytes + PAGE
+        api.cuMemsetD8(self._counters, 0, PAGE)
         api.cuFuncSetAttribute(
             self._function("wipe_shared"),
             api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -236,7 +238,8 @@ class DeviceCode:
         self._launch("evict_read", stream, blocks, 256, ctypes.c_uint64(self._read), words, sink)
 
     def wipe(self, stream: Any, pattern: int) -> None:
-        """Overwrite shared memory, registers and local memory of the whole device."""
+        """Overwrite shared memory, registers and local memory of the whole device, and our counters."""
+        api.cuMemsetD8Async(self._counters, 0, PAGE, stream)
         per_sm = self.threads_per_sm // 512
         jobs = (
             ("wipe_shared", self.multiprocessors, 1024, self.shared_bytes),
