@@ -1,0 +1,299 @@
+// Tuned for the memory system: every row is read once and written once, whatever its length.
+//
+// The idea. Softmax needs a row's maximum and sum before it can write the first result, so the row has to
+// wait somewhere, and where depends on its length:
+//
+// * up to 128 vectors of 16 bytes, rows aligned: in the registers of one warp; no barrier at all.
+// * up to 1024 elements of any alignment: a block takes a span of rows that begins and ends at a multiple of
+//   16 bytes, brings it to shared memory in vectors, lets one warp work on each row, and stores the span in
+//   vectors again. Single rows of odd length would need element-sized accesses.
+// * longer: one block a row; HELD vectors a thread stay in registers, the next ones are parked in shared
+//   memory, and only what does not fit there is read a second time, from L2. The few elements before the
+//   first and after the last aligned vector go to one thread each.
+//
+// Maximum and sum together. A thread knows the largest of its own elements before it sums, so each
+// element costs one exponential for the sum and one for the result. Pairs (largest, sum) merge across
+// lanes and warps with one barrier a row. The difference x - largest is taken before scaling to base two:
+// folding both into one fma would round largest * log2(e), differently in every thread.
+//
+// For rows of a vocabulary one block fills a multiprocessor. It would leave the bus idle while it reduces
+// and stores, so it asks L2 for its next row first.
+#include "solve.h"
+
+#include <cfloat>
+
+constexpr int VECTOR = 16 / sizeof(x_t);  // elements of a 16-byte access
+
+struct Pair {
+    float largest, sum;  // sum of exp(x - largest)
+};
+
+__device__ float exponential(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+    return result;
+}
+
+// An empty pair has the lowest finite number, not -infinity, so that no difference is NaN.
+__device__ Pair empty() { return {-FLT_MAX, 0.0f}; }
+
+__device__ Pair merge(Pair a, Pair b) {
+    float largest = fmaxf(a.largest, b.largest);
+    return {largest, a.sum * exponential(a.largest - largest) + b.sum * exponential(b.largest - largest)};
+}
+
+__device__ Pair over_warp(Pair mine) {
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        mine = merge(mine, {__shfl_xor_sync(0xffffffffu, mine.largest, distance),
+                            __shfl_xor_sync(0xffffffffu, mine.sum, distance)});
+    return mine;
+}
+
+__device__ float element(const uint4& raw, int i) {
+    return float(reinterpret_cast<const x_t*>(&raw)[i]);
+}
+
+// A vector of -infinity: takes part in a row without adding anything.
+__device__ uint4 nothing() {
+    unsigned word = sizeof(x_t) == 4 ? 0xff800000u : 0xff80ff80u;
+    return make_uint4(word, word, word, word);
+}
+
+__device__ float largest_of(const uint4& raw, float largest) {
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) largest = fmaxf(largest, element(raw, i));
+    return largest;
+}
+
+__device__ float sum_of(const uint4& raw, float largest) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) sum += exponential(element(raw, i) - largest);
+    return sum;
+}
+
+__device__ uint4 results(const uint4& raw, float largest, float scale) {
+    uint4 packed;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i)
+        reinterpret_cast<y_t*>(&packed)[i] = y_t(exponential(element(raw, i) - largest) * scale);
+    return packed;
+}
+
+// --- aligned rows of up to 32 * HELD vectors: a warp each ----------------------------------------
+
+template <int HELD>
+__global__ void __launch_bounds__(256) warp_rows(const x_t* __restrict__ x, y_t* __restrict__ y, int64_t rows,
+                                                 int vectors) {
+    int64_t row = blockIdx.x * (int64_t)8 + threadIdx.x / 32;
+    int lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    const uint4* from = reinterpret_cast<const uint4*>(x) + row * vectors;
+    uint4* to = reinterpret_cast<uint4*>(y) + row * vectors;
+
+    uint4 raw[HELD];
+    Pair mine = empty();
+#pragma unroll
+    for (int v = 0; v < HELD; ++v) raw[v] = v * 32 + lane < vectors ? __ldcs(from + v * 32 + lane) : nothing();
+#pragma unroll
+    for (int v = 0; v < HELD; ++v) mine.largest = largest_of(raw[v], mine.largest);
+#pragma unroll
+    for (int v = 0; v < HELD; ++v) mine.sum += sum_of(raw[v], mine.largest);
+    mine = over_warp(mine);
+    float scale = 1.0f / mine.sum;
+#pragma unroll
+    for (int v = 0; v < HELD; ++v)
+        if (v * 32 + lane < vectors) __stcs(to + v * 32 + lane, results(raw[v], mine.largest, scale));
+}
+
+// --- rows of up to 32 * ITEMS elements, spans of them in shared memory ---------------------------
+
+template <int ITEMS>
+__device__ void row_in_shared(x_t* row, int columns) {
+    int lane = threadIdx.x % 32;
+    float value[ITEMS];
+    Pair mine = empty();
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        value[i] = i * 32 + lane < columns ? float(row[i * 32 + lane]) : -INFINITY;
+        mine.largest = fmaxf(mine.largest, value[i]);
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        mine.largest = fmaxf(mine.largest, __shfl_xor_sync(0xffffffffu, mine.largest, distance));
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) mine.sum += value[i] = exponential(value[i] - mine.largest);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        mine.sum += __shfl_xor_sync(0xffffffffu, mine.sum, distance);
+    float scale = 1.0f / mine.sum;
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i)
+        if (i * 32 + lane < columns) row[i * 32 + lane] = x_t(value[i] * scale);
+}
+
+template <int ITEMS>
+__global__ void __launch_bounds__(256) spans(const x_t* __restrict__ x, y_t* __restrict__ y, int64_t rows,
+                                             int columns, int rows_a_span) {
+    extern __shared__ uint4 shared[];
+    x_t* span = reinterpret_cast<x_t*>(shared);
+    int64_t first = blockIdx.x * (int64_t)rows_a_span;
+    int here = (int)min((int64_t)rows_a_span, rows - first);
+    int elements = here * columns, vectors = elements / VECTOR;
+    x += first * columns;
+    y += first * columns;
+
+    for (int v = threadIdx.x; v < vectors; v += 256) shared[v] = __ldcs(reinterpret_cast<const uint4*>(x) + v);
+    for (int i = vectors * VECTOR + threadIdx.x; i < elements; i += 256) span[i] = x[i];
+    __syncthreads();
+    for (int row = threadIdx.x / 32; row < here; row += 8) row_in_shared<ITEMS>(span + row * columns, columns);
+    __syncthreads();
+    for (int v = threadIdx.x; v < vectors; v += 256) __stcs(reinterpret_cast<uint4*>(y) + v, shared[v]);
+    for (int i = vectors * VECTOR + threadIdx.x; i < elements; i += 256) y[i] = span[i];
+}
+
+// --- long rows: a block each ---------------------------------------------------------------------
+
+// The row cut at multiples of 16 bytes: `head` elements, `vectors`, and the rest.
+struct Cut {
+    int64_t head, vectors, columns;
+
+    __device__ Cut(const x_t* row, int64_t columns) : columns(columns) {
+        int64_t past = (reinterpret_cast<uintptr_t>(row) % 16) / sizeof(x_t);
+        head = min(past == 0 ? 0 : VECTOR - past, columns);
+        vectors = (columns - head) / VECTOR;
+    }
+
+    // The element outside the vectors that belongs to a thread, or -1.
+    __device__ int64_t edge(int thread) const {
+        if (thread < head) return thread;
+        int64_t at = thread + vectors * VECTOR;
+        return at < columns ? at : -1;
+    }
+};
+
+template <int THREADS>
+__device__ Pair over_block(Pair mine, Pair* warps) {
+    mine = over_warp(mine);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+    __syncthreads();
+    return over_warp(threadIdx.x % 32 < THREADS / 32 ? warps[threadIdx.x % 32] : empty());
+}
+
+__device__ void ask_l2_for(const x_t* row, int64_t columns) {
+    const char* begin = reinterpret_cast<const char*>(row);
+    for (int64_t at = threadIdx.x * (int64_t)128; at < columns * (int64_t)sizeof(x_t); at += blockDim.x * 128)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
+}
+
+// `parked`: vectors a thread in dynamic shared memory, behind the HELD ones in registers.
+template <int THREADS, int HELD>
+__global__ void __launch_bounds__(THREADS)
+    block_rows(const x_t* __restrict__ x, y_t* __restrict__ y, int64_t rows, int64_t columns, int parked) {
+    extern __shared__ uint4 shared[];
+    __shared__ Pair warps[2][THREADS / 32];  // alternating, so that one barrier a row is enough
+    int thread = threadIdx.x, copy = 0;
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, copy ^= 1) {
+        Cut cut(x + row * columns, columns);
+        const uint4* from = reinterpret_cast<const uint4*>(x + row * columns + cut.head);
+        int64_t edge = cut.edge(thread);
+        int64_t parked_end = min(cut.vectors, (HELD + parked) * (int64_t)THREADS);
+
+        uint4 raw[HELD];
+        Pair mine = empty();
+#pragma unroll
+        for (int v = 0; v < HELD; ++v) {
+            int at = v * THREADS + thread;
+            raw[v] = at < cut.vectors ? __ldcs(from + at) : nothing();
+        }
+        float at_edge = edge >= 0 ? float(x[row * columns + edge]) : -INFINITY;
+        mine.largest = fmaxf(mine.largest, at_edge);
+#pragma unroll 4
+        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS) {
+            uint4 vector = __ldcs(from + at);
+            shared[at - HELD * THREADS] = vector;
+            mine.largest = largest_of(vector, mine.largest);
+        }
+#pragma unroll
+        for (int v = 0; v < HELD; ++v) mine.largest = largest_of(raw[v], mine.largest);
+
+        mine.sum = exponential(at_edge - mine.largest);
+#pragma unroll
+        for (int v = 0; v < HELD; ++v) mine.sum += sum_of(raw[v], mine.largest);
+        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS)
+            mine.sum += sum_of(shared[at - HELD * THREADS], mine.largest);
+#pragma unroll 4
+        for (int64_t at = (HELD + parked) * THREADS + thread; at < cut.vectors; at += THREADS) {
+            uint4 vector = __ldg(from + at);
+            float largest = largest_of(vector, -FLT_MAX);
+            mine = merge(mine, {largest, sum_of(vector, largest)});
+        }
+
+        if (row + gridDim.x < rows) ask_l2_for(x + (row + gridDim.x) * columns, columns);
+        Pair all = over_block<THREADS>(mine, warps[copy]);
+        float scale = 1.0f / all.sum;
+
+        uint4* to = reinterpret_cast<uint4*>(y + row * columns + cut.head);
+#pragma unroll
+        for (int v = 0; v < HELD; ++v) {
+            int at = v * THREADS + thread;
+            if (at < cut.vectors) __stcs(to + at, results(raw[v], all.largest, scale));
+        }
+        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS)
+            __stcs(to + at, results(shared[at - HELD * THREADS], all.largest, scale));
+        for (int64_t at = (HELD + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
+            __stcs(to + at, results(__ldcs(from + at), all.largest, scale));
+        if (edge >= 0) y[row * columns + edge] = y_t(exponential(at_edge - all.largest) * scale);
+    }
+}
+
+// --- which kernel --------------------------------------------------------------------------------
+
+static int attribute(cudaDeviceAttr which) {
+    int device = 0, value = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&value, which, device);
+    return value;
+}
+
+static void launch_spans(const x_t* x, y_t* y, int64_t rows, int columns, cudaStream_t stream) {
+    // Whole vectors: a multiple of VECTOR rows; and 6400 elements or so, to keep many blocks resident.
+    int rows_a_span = VECTOR * max(1, 6400 / (columns * VECTOR));
+    unsigned blocks = (unsigned)((rows + rows_a_span - 1) / rows_a_span);
+    size_t bytes = (size_t)rows_a_span * columns * sizeof(x_t);
+    if (columns <= 256)
+        spans<8><<<blocks, 256, bytes, stream>>>(x, y, rows, columns, rows_a_span);
+    else
+        spans<32><<<blocks, 256, bytes, stream>>>(x, y, rows, columns, rows_a_span);
+}
+
+static void launch_vocabulary(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaStream_t stream) {
+    constexpr int THREADS = 1024, HELD = 8, PARK_BYTES = THREADS * 16;
+    int64_t beyond = (columns / VECTOR - HELD * THREADS + THREADS - 1) / THREADS;
+    int64_t room = (attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024) / PARK_BYTES;
+    int parked = (int)max((int64_t)0, min(beyond, room));
+    auto kernel = block_rows<THREADS, HELD>;
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, parked * PARK_BYTES);
+    int64_t blocks = min(rows, (int64_t)attribute(cudaDevAttrMultiProcessorCount));
+    kernel<<<(unsigned)blocks, THREADS, parked * PARK_BYTES, stream>>>(x, y, rows, columns, parked);
+}
+
+extern "C" void solve(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaStream_t stream) {
+    int64_t vectors = columns / VECTOR;
+    unsigned row_blocks = (unsigned)((rows + 7) / 8);
+    if (columns % VECTOR == 0 && vectors <= 32)
+        warp_rows<1><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
+    else if (columns % VECTOR == 0 && vectors <= 64)
+        warp_rows<2><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
+    else if (columns % VECTOR == 0 && vectors <= 128)
+        warp_rows<4><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
+    else if (columns <= 1024)
+        launch_spans(x, y, rows, (int)columns, stream);
+    else if (vectors <= 256 * 4)
+        block_rows<256, 4><<<(unsigned)rows, 256, 0, stream>>>(x, y, rows, columns, 0);
+    else if (vectors <= 512 * 8)
+        block_rows<512, 8><<<(unsigned)rows, 512, 0, stream>>>(x, y, rows, columns, 0);
+    else
+        launch_vocabulary(x, y, rows, columns, stream);
+}
