@@ -306,6 +306,10 @@ def cuEventRecord(event, stream):
     return _enqueue(lambda: setattr(event, "at", time.perf_counter()))
 
 
+def cuStreamWaitValue32(stream, address, value, flags):
+    return OK
+
+
 def cuStreamWaitEvent(stream, event, flags):
     return OK
 
