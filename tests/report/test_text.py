@@ -163,3 +163,12 @@ def test_parameters_are_left_out_of_names(signature, name):
 def test_demangling():
     assert demangled("_Z8multiplyPKf") == "multiply" and demangled("plain") == "plain"
     assert demangled("_Znonsense") == "_Znonsense"
+
+
+def test_the_documented_example_is_a_verdict():
+    from pathlib import Path
+
+    from cudahercules.judge.verdict import VERDICT
+
+    text = (Path(__file__).parents[2] / "docs" / "example-verdict.json").read_text()
+    assert VERDICT.validate_json(text).kind == "correct"
