@@ -195,3 +195,11 @@ def test_far_pointer(program):
     program.array("p", np.array([0xDEAD0000BEEF0000], np.uint64), "input")
     program.launch("read_dead_pointer", 1, 1, "p", "out")
     assert "at address 0xdead0000beef0000, far from all memory of the kernel" in program.fault().message
+
+
+def test_a_grid_without_end_ends_at_the_limit(program):
+    program.array("in", np.zeros(64, np.float32), "input")
+    program.launch("one_each", 2**31 - 1, 1, "in", "out")
+    outcome = program.run(wall_s=0.3)
+    assert isinstance(outcome, OutOfFuel)
+    assert (outcome.kernel, outcome.line) == ("one_each", 0)

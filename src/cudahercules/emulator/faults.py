@@ -11,6 +11,7 @@ from cudahercules.emulator.emit.context import FUNCTION_BASE, Site
 from cudahercules.emulator.outcome import Dim3, Fault
 from cudahercules.emulator.space import Space
 
+NOWHERE = Site("", "", 0, "")
 _ACCESS = ("read", "write", "atomic operation")
 _WHERE_FROM = ("from", "to", "on")
 
@@ -46,7 +47,7 @@ def shown_file(file: str) -> str:
 
 def fault_of(message: dict[str, Any], space: Space, sites: list[Site]) -> Fault:
     """The Fault that the host's message ``{"kind": "fault", ...}`` describes."""
-    site = sites[message["site"]] if message["site"] < len(sites) else Site("", "", 0, "")
+    site = sites[message["site"]] if message["site"] < len(sites) else NOWHERE
     block, thread = _dim3(message["block"]), _dim3(message["thread"])
     kernel = demangled(message["kernel"])
     place = source_place(site)
@@ -153,7 +154,7 @@ _WAITS = {
 
 def _group(group: dict[str, Any], sites: list[Site]) -> str:
     """``32 threads wait at barrier 0 at x.cu:9: (0,0,0)-(31,0,0)``."""
-    site = sites[group["site"]] if group["site"] < len(sites) else Site("", "", 0, "")
+    site = sites[group["site"]] if group["site"] < len(sites) else NOWHERE
     runs = [
         _thread(first) if first == last else f"{_thread(first)}-{_thread(last)}"
         for first, last in group["threads"][:8]

@@ -13,7 +13,7 @@ import numpy as np
 
 from cudahercules.build.artifact import Artifact
 from cudahercules.emulator import native
-from cudahercules.emulator.faults import demangled, fault_of, shown_file
+from cudahercules.emulator.faults import NOWHERE, demangled, fault_of, shown_file
 from cudahercules.emulator.job import Job, write_job, written_by_host
 from cudahercules.emulator.outcome import Completed, Counters, Fault, Outcome, OutOfFuel, Unsupported
 from cudahercules.emulator.space import Space
@@ -127,7 +127,8 @@ def _outcome(
         case "refused":
             raise PlanError(message["message"])
         case "out_of_fuel":
-            site = modules[message["module"]].sites()[message["site"]]
+            sites = modules[message["module"]].sites()
+            site = sites[message["site"]] if message["site"] < len(sites) else NOWHERE
             return OutOfFuel(
                 kernel=demangled(message["kernel"]),
                 limit=limit,

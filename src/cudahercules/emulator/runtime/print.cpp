@@ -8,6 +8,7 @@ namespace rt {
 namespace {
 
 constexpr size_t most_output = 64 << 10;
+constexpr int32_t most_width = 256;
 
 // Reads the packed arguments one after another, checked like any load of the kernel.
 struct Arguments {
@@ -53,7 +54,8 @@ uint32_t print(Thread& t, uint64_t format, uint64_t arguments, uint32_t site) {
     for (i++; i < text.size(); i++) {
       const char c = text[i];
       if (c == '*') {
-        spec += std::to_string(args.next<int32_t>());
+        const auto width = args.next<int32_t>();
+        spec += std::to_string(width > most_width ? most_width : width < -most_width ? -most_width : width);
         count++;
       } else if (std::string("-+ #0123456789.").find(c) != std::string::npos) {
         if (spec.size() < 24) spec += c;

@@ -11,6 +11,7 @@ namespace rt {
 
 constexpr int64_t full_fuel = 65536;
 constexpr uint32_t all_lanes = 0xffffffffu;
+constexpr uint32_t no_site = 0xffffffffu;
 
 struct Pending {
   uint32_t mask;
