@@ -113,7 +113,7 @@ def test_flops_are_a_floor_only_where_the_family_says_so():
 
 
 def test_arithmetic_of_the_families(task):
-    assert arithmetic(load_task("gemm")) is DType.FP32
+    assert arithmetic(load_task("gemm/fp32")) is DType.FP32
     assert arithmetic(load_task("layernorm_fwd/bf16_4096")) is DType.BF16
     assert arithmetic(task) is DType.FP32
 

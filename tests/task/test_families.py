@@ -72,6 +72,8 @@ SIMPLE = {
 
 
 def test_reference_agrees_with_a_plain_one(each_task):
+    if each_task.family not in SIMPLE:
+        pytest.skip("the family's own test file has its plain reference")
     workloads = [*each_task.workloads_of(WorkloadRole.SMOKE), each_task.workloads[-3]]
     for workload in workloads:
         if workload.role is WorkloadRole.BENCH:
@@ -114,9 +116,9 @@ def test_positions_stay_inside_the_table():
 
 @pytest.mark.parametrize("directory", FAMILIES, ids=lambda d: d.name)
 def test_every_candidate_states_its_expectation_first(directory):
-    task = next(t for t in all_tasks() if t.directory == directory)
-    listed = {m.file: m for m in (*task.mutants, *task.hostile)}
-    for name in task.candidates:
+    members = [t for t in all_tasks() if t.directory == directory]
+    listed = {m.file: m for t in members for m in (*t.mutants, *t.hostile)}
+    for name in sorted({c for t in members for c in t.candidates}):
         first = (directory / name).read_text().splitlines()[0]
         assert first.startswith("// ")
         assert not first.startswith("// expect:")

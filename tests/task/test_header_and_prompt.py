@@ -13,7 +13,7 @@ from cudahercules.task.prompt import prompt
 
 
 def test_header_of_gemm():
-    text = solve_header(load_task("gemm"))
+    text = solve_header(load_task("gemm/fp32"))
     assert "#pragma once" in text
     assert "cuda_bf16.h" not in text
     declaration = " ".join(re.search(r'extern "C" void solve\((.*?)\);', text, re.S)[1].split())

@@ -46,10 +46,17 @@ class Graded:
 
 def bundled(task: Task) -> tuple[Bundled, ...]:
     """Honest solutions first (naive.cu before all), then mutants, then hostile ones."""
-    honest = [Bundled(task, f, "honest", "correct", "an honest solution") for f in task.candidates]
+    honest = [_honest(task, file) for file in task.candidates]
     mutants = [Bundled(task, m.file, "mutant", m.verdict, m.reason) for m in task.mutants]
     hostile = [Bundled(task, m.file, "hostile", m.verdict, m.reason) for m in task.hostile]
     return (*honest, *mutants, *hostile)
+
+
+def _honest(task: Task, file: str) -> Bundled:
+    if file in task.beyond_emulator:
+        reason = "an honest solution with instructions that the emulator may not know"
+        return Bundled(task, file, "honest", "correct or unsupported_on_cpu", reason)
+    return Bundled(task, file, "honest", "correct", "an honest solution")
 
 
 def grade_bundled(

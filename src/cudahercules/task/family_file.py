@@ -64,6 +64,23 @@ class FileWorkload(Workload):
         return Workload.model_validate(self.model_dump(exclude={"only"}))
 
 
+class FileCandidate(Model):
+    """An honest solution; a plain string in the file means one for every member and target.
+
+    ``beyond_emulator`` says that it uses instructions which the CPU's emulator may not know (tensor
+    cores, for example), so that the CPU judge may answer ``unsupported_on_cpu``.
+    """
+
+    file: str
+    only: tuple[str, ...] = ()
+    targets: tuple[Target, ...] = ()
+    beyond_emulator: bool = False
+
+    def is_for(self, member: str, target: Target) -> bool:
+        wanted = not self.only or any(fnmatchcase(member, pattern) for pattern in self.only)
+        return wanted and (not self.targets or target in self.targets)
+
+
 class FamilyFile(Model):
     """The fields of ``task.yaml``; docs/task-format.md explains each."""
 
@@ -79,16 +96,24 @@ class FamilyFile(Model):
     tolerance: dict[Name, Tolerance]
     lower_precision: dict[Name, DType] = Field(default={})
     experts: tuple[Expert, ...] = ()
-    candidates: tuple[str, ...] = Field(min_length=1)
+    candidates: tuple[FileCandidate, ...] = Field(min_length=1)
     mutants: tuple[Mutant, ...] = ()
     hostile: tuple[Hostile, ...] = ()
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     provenance: str = ""
 
+    @field_validator("candidates", mode="before")
+    @classmethod
+    def _spelt_out(cls, value: object) -> object:
+        """A plain file name is short for ``{file: name}``."""
+        if not isinstance(value, list | tuple):
+            return value
+        return [{"file": item} if isinstance(item, str) else item for item in value]
+
     @field_validator("candidates")
     @classmethod
-    def _naive_first(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if value[0] != "naive.cu":
+    def _naive_first(cls, value: tuple[FileCandidate, ...]) -> tuple[FileCandidate, ...]:
+        if value[0] != FileCandidate(file="naive.cu"):
             raise ValueError("the first candidate must be naive.cu")
         return value
 
@@ -219,9 +244,12 @@ def _tolerances(family: FamilyFile) -> Iterator[tuple[Location, str]]:
 
 
 def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]]:
-    for i, name in enumerate(family.candidates):
-        if not _lies_in(directory, name):
-            yield ("candidates", i), f"{name}: there is no such file in the family's folder"
+    for i, candidate in enumerate(family.candidates):
+        if not _lies_in(directory, candidate.file):
+            yield ("candidates", i), f"{candidate.file}: there is no such file in the family's folder"
+        for pattern in candidate.only:
+            if not any(fnmatchcase(m, pattern) for m in family.members):
+                yield ("candidates", i, "only"), f"no member matches {pattern!r}"
     for kind, entries in (("mutants", family.mutants), ("hostile", family.hostile)):
         for i, entry in enumerate(entries):
             if not _lies_in(directory, entry.file):

@@ -12,6 +12,7 @@ import difflib
 import hashlib
 import importlib.util
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -24,7 +25,7 @@ from pydantic import ValidationError
 from cudahercules.errors import TaskError, UsageError
 from cudahercules.task import yaml_tree
 from cudahercules.task.family_file import FamilyFile, inconsistencies
-from cudahercules.task.model import Role, Task, TaskClass, Work, Workload
+from cudahercules.task.model import Role, Target, Task, TaskClass, Work, Workload
 from cudahercules.task.yaml_tree import Node, Problem
 
 BUNDLED = Path(__file__).parent.parent / "tasks"
@@ -54,12 +55,17 @@ def all_tasks() -> tuple[Task, ...]:
 def load_task(task_id: str) -> Task:
     """The task with this id.
 
-    The target, the member and the class may be left out where what remains names one task only
-    (``gemm``, ``kernel/gemm``, ``gemm/fp32``). Raises UsageError with the nearest ids otherwise.
+    The class, the member and the target may be left out where what remains names one member only
+    (``layernorm_fwd/fp32_1024``, ``kernel/gemm/fp32``, ``gemm/fp32``); without a target it is that
+    member for ``general``, where there is one. Raises UsageError with the nearest ids otherwise.
     """
+    if (task := _by_full_id(task_id)) is not None:
+        return task
     tasks = all_tasks()
     exact = [t for t in tasks if t.id == task_id]
     found = exact or [t for t in tasks if _is_short_for(task_id, t)]
+    if len({(t.family, t.member) for t in found}) == 1:
+        found = [t for t in found if t.target is Target.GENERAL] or found
     if len(found) == 1:
         return found[0]
     if found:
@@ -220,7 +226,8 @@ def _expand(
             experts=tuple(e for e in family.experts if not e.targets or target in e.targets),
             mutants=family.mutants,
             hostile=family.hostile,
-            candidates=family.candidates,
+            candidates=tuple(c.file for c in family.candidates if c.is_for(member, target)),
+            beyond_emulator=tuple(c.file for c in family.candidates if c.beyond_emulator),
             library_policy=family.library_policy,
             lower_precision=family.lower_precision,
             provenance=family.provenance,
@@ -256,6 +263,19 @@ def _dotted(location: tuple[int | str, ...]) -> str:
 
 
 # --- look-up -------------------------------------------------------------------------------------
+
+
+def _by_full_id(task_id: str) -> Task | None:
+    """The task with a full id, reading its own family only: quick, and no other family can be in the
+    way. None if the id is not a full one, is unknown, or lies in more than one place."""
+    match = re.fullmatch(r"([a-z]+)/([A-Za-z0-9_]+)/[A-Za-z0-9_]+@[a-z0-9-]+", task_id)
+    if match is None or match[1] not in list(TaskClass):
+        return None
+    found = [root / match[1] / match[2] for root in task_roots()]
+    found = [directory for directory in found if (directory / "task.yaml").is_file()]
+    if len(found) != 1:
+        return None
+    return next((t for t in load_family(found[0]) if t.id == task_id), None)
 
 
 def _is_short_for(query: str, task: Task) -> bool:

@@ -282,6 +282,14 @@ class Tolerance(Model):
     exact: bool = False
 
 
+class LibraryPolicy(StrEnum):
+    """What a candidate may include."""
+
+    RUNTIME = "runtime"  # CUDA runtime headers, libcu++, cooperative groups
+    CUB = "cub"
+    CUTLASS = "cutlass"
+
+
 class Expert(Model):
     """One entry of the panel; ``experts.py`` defines a function of this name."""
 
@@ -290,14 +298,7 @@ class Expert(Model):
     packages: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
     source: str = ""
-
-
-class LibraryPolicy(StrEnum):
-    """What a candidate may include."""
-
-    RUNTIME = "runtime"  # CUDA runtime headers, libcu++, cooperative groups
-    CUB = "cub"
-    CUTLASS = "cutlass"
+    library_policy: LibraryPolicy | None = None  # what a CUDA source of ours may include; as the task
 
 
 class Mutant(Model):
@@ -358,6 +359,7 @@ class Task(Model):
     hostile: tuple[Hostile, ...] = ()
     meanings: dict[Name, str] = {}  # dimension or constant -> what it counts
     candidates: tuple[str, ...] = ()  # honest solutions that ship with the family, naive.cu first
+    beyond_emulator: tuple[str, ...] = ()  # those of them that may use instructions it does not know
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     lower_precision: dict[Name, DType] = {}  # output -> a precision that the bound must reject
     provenance: str = ""

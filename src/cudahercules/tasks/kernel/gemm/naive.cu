@@ -2,7 +2,8 @@
 //
 // Every value of A is read n times and every value of B m times from global memory; the caches are
 // all that saves it. Neighbouring threads take neighbouring columns, so reads of B and writes of C
-// are coalesced, and a whole warp reads the same element of A.
+// are coalesced, and a whole warp reads the same element of A. Products and the sum are fp32 whatever the
+// operands are (float() also converts fp16 and bf16); only the result is rounded to C's type.
 #include "solve.h"
 
 __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k) {
@@ -11,8 +12,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     if (row >= m || column >= n) return;
 
     float sum = 0.0f;
-    for (int64_t p = 0; p < k; ++p) sum += a[row * k + p] * b[p * n + column];
-    c[row * n + column] = sum;
+    for (int64_t p = 0; p < k; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    c[row * n + column] = c_t(sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -13,13 +13,13 @@ __global__ void multiply_part(const a_t* a, const b_t* b, float* part, int64_t m
     if (i >= m * n) return;
     int64_t row = i / n, column = i % n;
     float sum = 0.0f;
-    for (int64_t p = begin; p < end; ++p) sum += a[row * k + p] * b[p * n + column];
+    for (int64_t p = begin; p < end; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
     part[i] = sum;
 }
 
 __global__ void add(const float* first, const float* second, c_t* c, int64_t count) {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
-    if (i < count) c[i] = first[i] + second[i];
+    if (i < count) c[i] = c_t(first[i] + second[i]);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -22,12 +22,12 @@ __global__ void __launch_bounds__(256) multiply(const a_t* __restrict__ a, const
         for (int i = thread; i < TILE * SLICE; i += 256) {
             int row = i / SLICE, p = i % SLICE;
             bool inside = row0 + row < m && p0 + p < k;
-            a_slice[p][row] = inside ? a[(int64_t)(row0 + row) * k + p0 + p] : 0.0f;
+            a_slice[p][row] = inside ? float(a[(int64_t)(row0 + row) * k + p0 + p]) : 0.0f;
         }
         for (int i = thread; i < SLICE * TILE; i += 256) {
             int p = i / TILE, column = i % TILE;
             bool inside = p0 + p < k && column0 + column < n;
-            b_slice[p][column] = inside ? b[(int64_t)(p0 + p) * n + column0 + column] : 0.0f;
+            b_slice[p][column] = inside ? float(b[(int64_t)(p0 + p) * n + column0 + column]) : 0.0f;
         }
         __syncthreads();
 #pragma unroll
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(256) multiply(const a_t* __restrict__ a, const
     for (int i = 0; i < 2; ++i)
         for (int j = 0; j < 2; ++j) {
             int row = row0 + y + 16 * i, column = column0 + x + 16 * j;
-            if (row < m && column < n) c[(int64_t)row * n + column] = sum[i][j];
+            if (row < m && column < n) c[(int64_t)row * n + column] = c_t(sum[i][j]);
         }
 }
 

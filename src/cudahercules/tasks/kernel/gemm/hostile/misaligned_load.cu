@@ -6,13 +6,15 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
     float sum = 0.0f;
-    for (int64_t p = 0; p + 4 <= k; p += 4) {
-        float4 v = *reinterpret_cast<const float4*>(&a[row * k + p]);  // aligned only if k % 4 == 0
-        sum += v.x * b[p * n + column] + v.y * b[(p + 1) * n + column] + v.z * b[(p + 2) * n + column] +
-               v.w * b[(p + 3) * n + column];
+    constexpr int WIDTH = 16 / sizeof(a_t);
+    int64_t p = 0;
+    for (; p + WIDTH <= k; p += WIDTH) {
+        uint4 vector = *reinterpret_cast<const uint4*>(&a[row * k + p]);  // aligned only if k % WIDTH == 0
+        for (int i = 0; i < WIDTH; ++i)
+            sum += float(reinterpret_cast<const a_t*>(&vector)[i]) * float(b[(p + i) * n + column]);
     }
-    for (int64_t p = k / 4 * 4; p < k; ++p) sum += a[row * k + p] * b[p * n + column];
-    c[row * n + column] = sum;
+    for (; p < k; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    c[row * n + column] = c_t(sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -6,8 +6,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     float sum = 0.0f;
     if (row < m && column < n)
-        for (int64_t p = 0; p < k; ++p) sum += a[row * k + p] * b[p * n + column];
-    c[row * gridDim.x * blockDim.x + column] = sum;  // the padded pitch, not n
+        for (int64_t p = 0; p < k; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    c[row * gridDim.x * blockDim.x + column] = c_t(sum);  // the padded pitch, not n
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -4,7 +4,7 @@
 __global__ void multiply(c_t* c) {
     extern __shared__ float tile[];
     tile[threadIdx.x] = 0.0f;
-    c[threadIdx.x] = tile[threadIdx.x];
+    c[threadIdx.x] = c_t(tile[threadIdx.x]);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -5,7 +5,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     int64_t column = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
-    for (int64_t p = 0; p < k; ++p) c[row * n + column] += a[row * k + p] * b[p * n + column];
+    for (int64_t p = 0; p < k; ++p)
+        c[row * n + column] = c_t(float(c[row * n + column]) + float(a[row * k + p]) * float(b[p * n + column]));
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -9,8 +9,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     if (row >= m || column >= n) return;
     __nv_bfloat16 sum = __float2bfloat16(0.0f);
     for (int64_t p = 0; p < k; ++p)
-        sum = __float2bfloat16(__bfloat162float(sum) + a[row * k + p] * b[p * n + column]);
-    c[row * n + column] = __bfloat162float(sum);
+        sum = __float2bfloat16(__bfloat162float(sum) + float(a[row * k + p]) * float(b[p * n + column]));
+    c[row * n + column] = c_t(__bfloat162float(sum));
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -6,8 +6,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (row >= m || column >= n - 1) return;  // should be column >= n
     float sum = 0.0f;
-    for (int64_t p = 0; p < k; ++p) sum += a[row * k + p] * b[p * n + column];
-    c[row * n + column] = sum;
+    for (int64_t p = 0; p < k; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    c[row * n + column] = c_t(sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

@@ -7,8 +7,8 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     if (row >= m || column >= n) return;
     float sum = 0.0f;
     for (int64_t p = 0; p + 4 <= k; p += 4)  // the last k % 4 products are forgotten
-        for (int64_t q = p; q < p + 4; ++q) sum += a[row * k + q] * b[q * n + column];
-    c[row * n + column] = sum;
+        for (int64_t q = p; q < p + 4; ++q) sum += float(a[row * k + q]) * float(b[q * n + column]);
+    c[row * n + column] = c_t(sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

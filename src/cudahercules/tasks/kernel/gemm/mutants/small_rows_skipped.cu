@@ -7,10 +7,10 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     if (row >= m || column >= n) return;
     float sum = 0.0f, size = 0.0f;
     for (int64_t p = 0; p < k; ++p) {
-        size += a[row * k + p] * a[row * k + p];
-        sum += a[row * k + p] * b[p * n + column];
+        size += float(a[row * k + p]) * float(a[row * k + p]);
+        sum += float(a[row * k + p]) * float(b[p * n + column]);
     }
-    c[row * n + column] = size < 1e-6f ? 0.0f : sum;
+    c[row * n + column] = c_t(size < 1e-2f ? 0.0f : sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,

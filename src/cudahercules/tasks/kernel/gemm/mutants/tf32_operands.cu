@@ -10,7 +10,7 @@ __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t 
     if (row >= m || column >= n) return;
     float sum = 0.0f;
     for (int64_t p = 0; p < k; ++p) sum += to_tf32(a[row * k + p]) * to_tf32(b[p * n + column]);
-    c[row * n + column] = sum;
+    c[row * n + column] = c_t(sum);
 }
 
 extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k,
