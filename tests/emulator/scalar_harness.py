@@ -152,7 +152,7 @@ _EDGES = (  # limits and ties of f16, e4m3, e5m2, bf16; integer limits; near ove
 
 def inputs(variant: Variant, count: int) -> np.ndarray:
     """`count` tuples of operands: adversarial with adversarial, adversarial with random, random with random,
-    and floats whose product or quotient lies around the smallest normal number."""
+    floats whose product or quotient lies around the smallest normal number, and equal magnitudes."""
     generator = random.Random(variant.name)
     types = sources(variant)
     pools = [adversarial(type_) for type_ in types]
@@ -160,7 +160,7 @@ def inputs(variant: Variant, count: int) -> np.ndarray:
     if len(types) == 1:
         tuples += [(value,) for value in pools[0]]
     while len(tuples) < count:
-        kind = len(tuples) % 4
+        kind = len(tuples) % 5
         if kind == 3 and len(types) > 1 and types[0] in SCALARS_OF:
             tuples.append(tuple(_near_smallest_normal(types, generator)))
             continue
@@ -168,6 +168,9 @@ def inputs(variant: Variant, count: int) -> np.ndarray:
         for type_, pool in zip(types, pools, strict=True):
             structured = kind == 0 or (kind == 1 and generator.random() < 0.5)
             row.append(generator.choice(pool) if structured else _random_value(type_, generator))
+        if kind == 4 and len(types) > 1 and types[0] == types[1] != "pred":  # equal, or apart in the sign
+            row[0] = generator.choice([0, row[0], pools[0][generator.randrange(len(pools[0]))]])
+            row[1] = row[0] ^ generator.getrandbits(1) << (ir.bits(types[0]) - 1)
         tuples.append(tuple(row))
     return np.array(tuples, dtype=np.uint64)
 
@@ -207,7 +210,7 @@ def _random_value(type_: str, generator: random.Random) -> int:
     elif (
         type_ not in FORMATS and width in (16, 32, 64) and generator.random() < 0.4
     ):  # small shifts and counts
-        value = generator.randint(0, 70)
+        value = generator.randint(-4 if type_[0] == "s" else 0, 70) & ((1 << width) - 1)
     return value
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import scalar_harness as harness
 from scalar_reference import AnyNan, Near, Pair, expected
-from scalar_reference_float import FORMATS, decode, to_float
+from scalar_reference_float import FORMATS, decode, encode, to_float
 
 from cudahercules.emulator.ptx import ir
 from cudahercules.emulator.scalar.table import ROWS
@@ -79,6 +81,26 @@ def test_every_variant(tmp_path: object) -> None:
     compiled = harness.Compiled(variants, tmp_path, "-DPTX_CANONICAL_NAN=1")  # type: ignore[arg-type]
     found = complaints(variants, compiled, 40)
     assert not found, "\n".join(line for lines in found.values() for line in lines[:2])
+
+
+@pytest.mark.parametrize(("format_", "exponents"), [("f16", range(3)), ("bf16", range(-30, 30, 7))])
+def test_fma_rounds_once(format_: str, exponents: range, tmp_path: object) -> None:
+    """A product in the middle between two numbers, and an addend far below that decides the direction."""
+    (variant,) = [v for row in ROWS for v in row.variants() if v.name == f"fma.rn.{format_}"]
+    _, mantissa_bits, _ = FORMATS[format_]
+    tiny = [0, 1, 2, 1 << mantissa_bits]
+    cases = []
+    for k, exponent in itertools.product(range(1, mantissa_bits + 1), exponents):
+        factors = [
+            1 + Fraction(1, 2**k),
+            (1 + Fraction(1, 2 ** (mantissa_bits + 1 - k))) * Fraction(2) ** exponent,
+        ]
+        for signs in itertools.product((0, 1), repeat=3):
+            a, b = (encode(format_, (sign, x)) for sign, x in zip(signs, factors, strict=False))
+            cases += [(a, b, addend | signs[2] << (ir.bits(format_) - 1)) for addend in tiny]
+    got = harness.Compiled([variant], tmp_path).run(0, np.array(cases, dtype=np.uint64))  # type: ignore[arg-type]
+    for operands, word in zip(cases, got[:, 0].tolist(), strict=True):
+        assert [word] == expected(variant.name, operands), [hex(operand) for operand in operands]
 
 
 def test_fast_mode_differs_only_in_nans(tmp_path: object) -> None:
