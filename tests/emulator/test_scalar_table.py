@@ -103,6 +103,14 @@ def test_fma_rounds_once(format_: str, exponents: range, tmp_path: object) -> No
         assert [word] == expected(variant.name, operands), [hex(operand) for operand in operands]
 
 
+def test_fns_in_both_directions(tmp_path: object) -> None:
+    (variant,) = [v for row in ROWS for v in row.variants() if v.name == "fns.b32"]
+    offsets = [offset & 0xFFFFFFFF for offset in range(-4, 5)]
+    cases = list(itertools.product((0, 1, 0x80000001, 0xA5A5A5A5, 0xFFFFFFFF), range(0, 34, 3), offsets))
+    got = harness.Compiled([variant], tmp_path).run(0, np.array(cases, dtype=np.uint64))  # type: ignore[arg-type]
+    assert got[:, 0].tolist() == [expected(variant.name, operands)[0] for operands in cases]
+
+
 def test_fast_mode_differs_only_in_nans(tmp_path: object) -> None:
     """Without PTX_CANONICAL_NAN the same instructions give the same numbers."""
     variants = [
