@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,7 +19,7 @@ from cudahercules.emulator.job import Job, write_job, written_by_host
 from cudahercules.emulator.outcome import Completed, Counters, Fault, Outcome, OutOfFuel, Unsupported
 from cudahercules.emulator.space import Space
 from cudahercules.emulator.translation import Built, build_translation
-from cudahercules.errors import PlanError
+from cudahercules.errors import MachineError, PlanError
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record.plan import LaunchPlan
 
@@ -108,6 +109,8 @@ def _outcome(
     if message is None or finished.status != 0:
         if finished.timed_out:
             return OutOfFuel(kernel="", limit=limit)
+        if finished.status == -signal.SIGKILL:
+            raise MachineError("the emulator's process was killed from outside (memory full?): try again")
         return Fault(
             what="illegal_instruction",
             message=f"the emulator's process ended with status {finished.status} and without a result",
