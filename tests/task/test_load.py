@@ -166,6 +166,7 @@ MISTAKES = [
     ("name: a,", "name: A,", "name: A", "tensors.0.name", "pattern"),
     ("name: a,", "name: m,", "name: m", "tensors.0.name", "taken by a dimension"),
     ("name: a,", "name: float,", "name: float", "tensors.0.name", "means something else"),
+    ("name: a,", "name: size,", "name: size", "tensors.0.name", "system type"),
     ("name: a,", "name: a, colour: red,", "colour", "tensors.0.colour", "not a known field"),
     ("title:", "titel:", "titel", "title", "is missing"),
     ("m: 48, n: 40, k: 64", "m: 48, n: 40", "name: smoke", "workloads.0.dimensions", "does not give k"),

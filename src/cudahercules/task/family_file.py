@@ -118,6 +118,14 @@ class FamilyFile(Model):
         return value
 
 
+_POSIX_TYPES = frozenset(
+    "blkcnt blksize char16 char32 char8 clock clockid dev div double fd float fpos fsid gid id imaxdiv ino int intmax "
+    "intptr key ldiv lldiv loff max_align mode nlink nullptr off pid ptrdiff register rlim sigset size "
+    "socklen ssize stack suseconds time timer u_int uid useconds va_list wchar wctrans wctype wint".split()
+)
+"""Names whose ``<name>_t`` the system's headers define already (POSIX and glibc)."""
+
+
 def inconsistencies(
     family: FamilyFile, member: str, constants: dict[str, int], directory: Path
 ) -> Iterator[tuple[Location, str]]:
@@ -145,6 +153,8 @@ def _names(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Loca
                 yield (kind, i, "name"), f"the name {thing.name} is taken by {taken[thing.name]}"
             if thing.name in _CPP_WORDS.split():
                 yield (kind, i, "name"), f"{thing.name} means something else in C++ or in solve.h"
+            if kind == "tensors" and thing.name in _POSIX_TYPES:
+                yield (kind, i, "name"), f"{thing.name}_t, the tensor's alias in solve.h, is a system type"
             taken[thing.name] = f"one of the {kind}"
     for name in family.dimensions:
         if name in _CPP_WORDS.split():
