@@ -252,7 +252,9 @@ def _check_exact(tensor: Tensor, got: Any, reference: Any) -> OutputCheck | Wron
 def _differs(tensor: Tensor, got: Any, reference: Any, xp: Any) -> Any:
     """Element by element, by value: NaN equals NaN, and an integer is never rounded."""
     if tensor.dtype.is_integer:
-        return got != reference  # both integer: the libraries promote without loss up to 64 bits
+        if hasattr(got, "to") and not isinstance(got, np.ndarray):
+            got = got.to(reference.dtype)  # PyTorch does not compare unsigned integers with signed ones
+        return got != reference  # both integer: NumPy promotes without loss up to 64 bits
     out, ref = _wide(got, reference, xp), _wide(reference, reference, xp)
     return ~((out == ref) | (xp.isnan(out) & xp.isnan(ref)))
 

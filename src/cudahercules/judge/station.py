@@ -155,7 +155,8 @@ class Station:
         with self._lock:
             if key not in self._plan_experts:
                 candidate = load_candidate(task.directory / f"{expert}.cu")
-                artifact = build(candidate, task, task.target.architecture or self.gpu.architecture)
+                architecture = task.target.architecture or self.gpu.architecture
+                artifact = build(candidate, panels.as_expert(task, expert), architecture)
                 if isinstance(artifact, BuildFailure):
                     raise MachineError(
                         f"the expert {expert}.cu of {task.id} does not build: {artifact.message}"

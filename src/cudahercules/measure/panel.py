@@ -69,6 +69,13 @@ def is_plan(task: Task, expert: str) -> bool:
     return (task.directory / f"{expert}.cu").is_file()
 
 
+def as_expert(task: Task, expert: str) -> Task:
+    """``task`` as a CUDA source of ours is built for it: an expert may use a library that candidates
+    may not (``library_policy`` of its entry in the panel)."""
+    entry = next(e for e in task.experts if e.name == expert)
+    return task.model_copy(update={"library_policy": entry.library_policy or task.library_policy})
+
+
 def users_directory() -> Path:
     return cache.cache_root() / "panels"
 
