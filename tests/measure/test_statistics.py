@@ -35,6 +35,26 @@ def test_estimate_is_mean_of_instance_medians_and_ignores_a_stray_pair():
     assert math.exp(st.estimate_log_ratio(values)) == pytest.approx(math.sqrt(1.1))
 
 
+def test_an_instance_that_was_disturbed_as_a_whole_is_trimmed():
+    values = np.zeros((8, 3, 2))
+    values[2], values[5] = 0.25, -0.26
+    assert st.estimate_log_ratio(values) == 0
+    assert [st.trimmed_off(n) for n in (4, 8, 16, 32)] == [0, 1, 2, 4]
+
+
+@pytest.mark.parametrize("instances", [8, 16, 32])
+def test_interval_covers_the_truth_with_rare_disturbed_instances(instances):
+    rng = np.random.default_rng(instances)
+    missed = 0
+    for k in range(200):
+        samples = simulated(rng, 0.0, 0.006, 0.004, instances)
+        disturbed = rng.random((instances, 1, 1)) < 0.03
+        shifted = samples.candidate_us * np.exp(disturbed * rng.choice([-0.25, 0.25], (instances, 1, 1)))
+        interval = st.estimate(st.Samples(shifted, samples.expert_us), 0.01, seed=k)
+        missed += not interval.low <= 1 <= interval.high
+    assert missed <= scipy.stats.binom.ppf(0.999, 200, 0.01)
+
+
 def test_estimate_is_seeded_and_orders_low_ratio_high():
     samples = simulated(np.random.default_rng(5))
     first, again = (st.estimate(samples, 0.004, seed=9) for _ in range(2))

@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(512)
             source[h] = reinterpret_cast<const uint4*>((query ? q : k) + at);
             target[h] = reinterpret_cast<uint4*>((query ? q_out : k_out) + at);
             if (head < heads) {
-                low[h] = __ldcs(source[h] + low_at);
-                high[h] = __ldcs(source[h] + high_at);
+                low[h] = __ldg(source[h] + low_at);
+                high[h] = __ldg(source[h] + high_at);
             }
         }
         Column column = load_column(cos_sin + (int64_t)position[token] * HEAD_DIM, part);
