@@ -27,9 +27,9 @@ WORKERS = 2
 def lint(names: Tasks = None, device: Device = "auto", json: Json = False) -> None:
     """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
     from cudahercules.judge.lint import lint
-    from cudahercules.task.load import all_tasks, load_task
+    from cudahercules.task.load import all_tasks, load_tasks
 
-    tasks = [load_task(name) for name in names] if names else all_tasks()
+    tasks = [t for name in names for t in load_tasks(name)] if names else all_tasks()
     all_well = True
     for task in tasks:
         with progress() as notify:

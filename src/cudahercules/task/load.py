@@ -73,6 +73,20 @@ def load_task(task_id: str) -> Task:
     raise UsageError(f"there is no task {task_id!r}. {_nearest(task_id, tasks)}")
 
 
+def load_tasks(name: str) -> tuple[Task, ...]:
+    """All tasks of the family ``name`` (``kernel/gemm``, ``gemm``), or the one task of that id.
+
+    A family is found by its folder: others, perhaps half-written, are not read. Raises UsageError."""
+    task_class, _, family = name.rpartition("/")
+    classes = [c.value for c in TaskClass if task_class in ("", c.value)]
+    found = [
+        r / c / family for r in task_roots() for c in classes if (r / c / family / "task.yaml").is_file()
+    ]
+    if len(found) == 1 and family:
+        return load_family(found[0])
+    return (load_task(name),)
+
+
 def load_family(directory: Path) -> tuple[Task, ...]:
     """The tasks of one family folder: members times targets. Raises TaskError (file:line: field: what)."""
     path = directory / "task.yaml"
