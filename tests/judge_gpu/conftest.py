@@ -252,3 +252,9 @@ def virtual_clock(monkeypatch, request):
         return real(*arguments, monotonic_ns=made.world.monotonic_ns, **more)
 
     monkeypatch.setattr(paired, "measure", measure)
+
+
+@pytest.fixture
+def make_plan():
+    """A function (task, workload) -> plan."""
+    return plan_of

@@ -109,12 +109,10 @@ def test_too_little_memory_is_said_with_numbers(grade, station):
     assert "us_55 needs" in verdict.message and "1.0 GiB are free" in verdict.message
 
 
-def test_memory_needed_counts_everybody(task, artifact):
-    from conftest import plan_of
-
+def test_memory_needed_counts_everybody(task, make_plan):
     workload = next(w for w in task.workloads if w.name == "us_300")
     big = workload.model_copy(update={"dimensions": {"n": 1 << 28}})
-    plan = plan_of(task, big)
+    plan = make_plan(task, big)
     alone = memory_needed(task, big, plan, False, 60 << 20)
     both = memory_needed(task, big, plan, True, 60 << 20)
     operands = 2 * (4 << 28)
