@@ -6,13 +6,17 @@ from cudahercules.errors import MachineError
 from cudahercules.measure import panel as panels
 from cudahercules.measure.ceilings import all_ceilings, arithmetic, ceiling_us, floor_us, load_ceilings
 from cudahercules.measure.panel import Standing, TaskPanel
-from cudahercules.task.load import load_task, work
+from cudahercules.task.load import BUNDLED, load_family, work
 from cudahercules.task.model import DType, Work
+
+
+def member(family, name):
+    return next(t for t in load_family(BUNDLED / family) if t.member == name)
 
 
 @pytest.fixture
 def task():
-    return load_task("layernorm_fwd/fp32_4096")
+    return member("module/layernorm_fwd", "fp32_4096")
 
 
 @pytest.fixture
@@ -66,7 +70,7 @@ def test_experts_are_usable_when_their_packages_are_there(task):
 
 def test_panels_are_saved_beside_each_other_and_read_back(task, tmp_path, monkeypatch):
     monkeypatch.setenv("HERCULES_CACHE", str(tmp_path))
-    other = load_task("layernorm_fwd/bf16_4096")
+    other = member("module/layernorm_fwd", "bf16_4096")
     panels.save_panel(ranking(task, torch_compile=1.0), "some-gpu")
     panels.save_panel(ranking(other, torch_compile=2.0), "some-gpu")
     again = panels.load_panel(task, "some-gpu")
@@ -113,8 +117,8 @@ def test_flops_are_a_floor_only_where_the_family_says_so():
 
 
 def test_arithmetic_of_the_families(task):
-    assert arithmetic(load_task("gemm/fp32")) is DType.FP32
-    assert arithmetic(load_task("layernorm_fwd/bf16_4096")) is DType.BF16
+    assert arithmetic(member("kernel/gemm", "fp32")) is DType.FP32
+    assert arithmetic(member("module/layernorm_fwd", "bf16_4096")) is DType.BF16
     assert arithmetic(task) is DType.FP32
 
 
