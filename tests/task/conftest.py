@@ -4,10 +4,14 @@ from cudahercules.task.load import all_tasks
 
 
 def pytest_generate_tests(metafunc):
-    """``each_task``: one run for every bundled task that is built for the GPU at hand."""
+    """``each_task``: one run for every bundled task that is built for the GPU at hand. ``known_task``:
+    the same for the families that the test's file has an independent implementation of (``KNOWN``)."""
+    tasks = [t for t in all_tasks() if t.target == "general"]
     if "each_task" in metafunc.fixturenames:
-        tasks = [t for t in all_tasks() if t.target == "general"]
         metafunc.parametrize("each_task", tasks, ids=[t.id for t in tasks])
+    if "known_task" in metafunc.fixturenames:
+        known = [t for t in tasks if t.family in metafunc.module.KNOWN]
+        metafunc.parametrize("known_task", known, ids=[t.id for t in known])
 
 
 @pytest.fixture

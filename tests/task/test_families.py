@@ -9,6 +9,7 @@ import array_api_compat.numpy as xnp
 import numpy as np
 import pytest
 
+from cudahercules.judge.operands import widen
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import BUNDLED, all_tasks, experts_module, family_module
 from cudahercules.task.model import WorkloadRole
@@ -17,9 +18,9 @@ FAMILIES = sorted({t.directory for t in all_tasks()})
 
 
 def wide_inputs(task, workload, seed=1):
-    """Inputs as the judge hands them to a reference: float64, integers as they are."""
+    """Inputs as the judge hands them to a reference: float64, complex128 or 64-bit integers."""
     arrays = {t.name: generate(task, t, workload, seed) for t in task.inputs}
-    return {n: a if a.dtype.kind in "iu" else a.astype(np.float64) for n, a in arrays.items()}
+    return {t.name: widen(t, arrays[t.name]) for t in task.inputs}
 
 
 def reference(task, workload, inputs, xp=xnp):
@@ -69,22 +70,23 @@ SIMPLE = {
     "kernel/rotary": simple_rotary,
     "module/layernorm_fwd": simple_layernorm,
 }
+KNOWN = SIMPLE
 
 
-def test_reference_agrees_with_a_plain_one(each_task):
-    if each_task.family not in SIMPLE:
+def test_reference_agrees_with_a_plain_one(known_task):
+    if known_task.family not in SIMPLE:
         pytest.skip("the family's own test file has its plain reference")
-    workloads = [*each_task.workloads_of(WorkloadRole.SMOKE), each_task.workloads[-3]]
+    workloads = [*known_task.workloads_of(WorkloadRole.SMOKE), known_task.workloads[-3]]
     for workload in workloads:
         if workload.role is WorkloadRole.BENCH:
             continue
-        inputs = wide_inputs(each_task, workload)
-        got = reference(each_task, workload, inputs)
-        expected = SIMPLE[each_task.family](each_task, workload, inputs)
-        assert got.keys() == {t.name for t in each_task.outputs} == expected.keys()
-        for tensor in each_task.outputs:
+        inputs = wide_inputs(known_task, workload)
+        got = reference(known_task, workload, inputs)
+        expected = SIMPLE[known_task.family](known_task, workload, inputs)
+        assert got.keys() == {t.name for t in known_task.outputs} == expected.keys()
+        for tensor in known_task.outputs:
             value = got[tensor.name]
-            assert value.shape == each_task.shape(tensor, workload)
+            assert value.shape == known_task.shape(tensor, workload)
             assert value.dtype == np.float64
             np.testing.assert_allclose(value, expected[tensor.name], rtol=1e-11, atol=1e-11)
 

@@ -47,8 +47,10 @@ def test_header_compiles_without_a_warning_and_may_be_included_twice(tmp_path):
 def test_prompt_says_what_a_model_must_know(each_task):
     text = prompt(each_task)
     assert solve_header(each_task) in text
-    for phrase in ("CUDA 13.0", "sm_80", "read-only", "poison", "256-byte aligned", "relative L2 error"):
+    for phrase in ("CUDA 13.0", "sm_80", "read-only", "poison", "256-byte aligned"):
         assert phrase in text
+    exact = all(bound.exact for bound in each_task.tolerance.values())
+    assert ("every element must be equal" if exact else "relative L2 error") in text
     for workload in each_task.workloads_of(WorkloadRole.BENCH):
         assert workload.name in text
         assert all(str(v) in text for v in workload.dimensions.values())

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+from cudahercules.judge.operands import widen
 from cudahercules.task import inputs, make_normal_table, philox
 from cudahercules.task.inputs import generate, generate_values, poison, standard_normal
 from cudahercules.task.load import load_task
@@ -259,7 +260,7 @@ def test_every_input_of_every_task_has_the_declared_shape_and_type(each_task):
         x = generate(each_task, t, workload, 1)
         assert x.shape == each_task.shape(t, workload)
         assert x.dtype == t.dtype.numpy
-        assert np.all(np.isfinite(x.astype(np.float64)))
+        assert np.all(np.isfinite(widen(t, x)))
 
 
 def test_speed():

@@ -59,8 +59,9 @@ def test_small_workloads_are_small_and_bench_workloads_fill_a_large_gpu(each_tas
         if workload.role is WorkloadRole.BENCH:
             assert seconds > 50e-6, workload.name
         else:
-            # About 4 instructions a flop in the naive kernels: 30 M thread instructions.
-            assert cost.flops < {"smoke": 0.5e6, "check": 7.5e6}[workload.role], workload.name
+            # About 4 instructions a flop in the naive kernels: 30 M thread instructions. The smallest
+            # smoke workload that there is may be larger: one transform of 16384 points.
+            assert cost.flops < {"smoke": 1.2e6, "check": 7.5e6}[workload.role], workload.name
 
 
 def test_work_counts_each_operand_once():
