@@ -40,7 +40,7 @@ def new(
     for arguments, what in steps:
         emit(f"  {program_name()} {arguments}\n      {what}")
     emit(
-        "Edit task.yaml first, then family.py, prompt.md and naive.cu; docs/task-format.md explains all fields."
+        "Edit task.yaml first, then family.py, prompt.md and naive.cu; docs/task-format.md explains them."
     )
 
 

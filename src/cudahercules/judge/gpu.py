@@ -102,13 +102,15 @@ def judge_on_gpu(
     limit_s: float = 60.0,
     at: Station | None = None,
     against: str | None = None,
+    rival: Rival | None = None,
 ) -> Verdict:
     """The verdict on an artifact; plans of the workloads that ran are put into ``evidence``.
 
     ``roles`` restricts the workloads; without bench the verdict is not timed. ``limit_s`` bounds one
     sample, its inputs and eviction included. ``at`` is the station of a batch. ``against`` names an
-    expert to play against instead of the panel's winner. Raises MachineError if this machine lacks
-    something; what goes wrong on the way is a verdict.
+    expert to play against instead of the panel's winner, ``rival`` another candidate; the verdict is
+    the rival's own if the rival fails (its ``candidate`` tells). Raises MachineError if this machine
+    lacks something; what goes wrong on the way is a verdict.
     """
     where = at or station()
     case.device, case.driver = where.gpu.name, where.gpu.driver
@@ -119,12 +121,25 @@ def judge_on_gpu(
         )
     chosen = tuple(r for r in ORDER if r in roles)
     grading = _Grading(case, artifact, evidence, where, chosen, limit_s, against)
+    if rival is not None:
+        rival.case.device, rival.case.driver = where.gpu.name, where.gpu.driver
+        grading.rival = _Grading(rival.case, rival.artifact, rival.evidence, where, chosen, limit_s)
     try:
         return grading.run()
     except Ended as ended:
         return ended.verdict
     finally:
         grading.close()
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another candidate in the expert's place, for ``compare``: replayed, checked and blamed like the
+    candidate itself."""
+
+    case: Case
+    artifact: Artifact
+    evidence: Evidence
 
 
 @dataclass
@@ -138,6 +153,7 @@ class _Grading:
     roles: tuple[WorkloadRole, ...]
     limit_s: float
     against: str | None = None
+    rival: _Grading | None = None
     passed: list[Checked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -150,6 +166,8 @@ class _Grading:
         return self.case.task
 
     def close(self) -> None:
+        if self.rival is not None:
+            self.rival.close()
         self._note_held()
         self.lanes.close()
         self.pool.shutdown(wait=False, cancel_futures=True)
@@ -311,6 +329,8 @@ class _Grading:
     def _time(self, bench: Sequence[Workload]) -> Timed | NotTimed:
         if not bench:
             return NotTimed(reason="no bench workload was asked for")
+        if self.rival is not None:
+            return self._time_against(self.rival, bench)
         panel = panels.load_panel(self.task, self.at.gpu.slug)
         usable = self.at.usable_experts(self.task)
         rows: list[TimedWorkload] = []
@@ -334,6 +354,21 @@ class _Grading:
                 "`hercules doctor` names the missing packages"
             )
         return task_row(self.task, rows, measured, panel, usable, secret=self._secret("task"))
+
+    def _time_against(self, rival: _Grading, bench: Sequence[Workload]) -> Timed:
+        """Every bench workload against another candidate."""
+        recordings = {w.name: rival.pool.submit(rival._record, w) for w in bench}
+        rows, measured = [], []
+        for workload in bench:
+            rival.evidence.plans[workload.name] = rival._recorded(workload, recordings[workload.name])
+            self.case.notify(f"timing {workload.name} against {rival.case.candidate}")
+            result = _Duel(self, workload, rival.case.candidate).run()
+            measured.append(result)
+            rows.append(workload_row(self.task, workload, rival.case.candidate, result, self.at.gpu.name))
+        self._note_held()
+        figure = task_row(self.task, rows, measured, None, (), secret=self._secret("task"))
+        note = "the opponent is another candidate, not an expert"
+        return figure.model_copy(update={"panel_missing": (), "panel_note": note})
 
     def _note_held(self) -> None:
         if self.held_since is not None:
@@ -364,6 +399,8 @@ class _Grading:
         """Raise Ended with an infrastructure_error unless the card has room for everybody."""
         plan = self.evidence.plans[workload.name]
         need = memory_needed(self.task, workload, plan, expert is not None, self.at.gpu.l2_bytes)
+        if self.rival is not None:
+            need += rivals_memory(self.task, workload, self.rival.evidence.plans[workload.name])
         free = self.at.free_memory()
         if need > free:
             raise Ended(
@@ -377,7 +414,7 @@ class _Grading:
 
 def memory_needed(task: Task, workload: Workload, plan: LaunchPlan, expert: bool, l2_bytes: int) -> int:
     """Bytes of device memory for timing one workload, worst case."""
-    arena = sum(-(-(b.size + PAGE - 1) // PAGE) * PAGE for b in plan.buffers)
+    arena = _arena_bytes(plan)
     operands = sum(task.nbytes(t, workload) for t in task.tensors)
     outputs = sum(task.nbytes(t, workload) for t in task.outputs)
     kept = max(d.looks[0] * d.keep for d in paired.DESIGNS.values()) * outputs
@@ -385,6 +422,17 @@ def memory_needed(task: Task, workload: Workload, plan: LaunchPlan, expert: bool
     candidate = LANES * (arena + outputs + process)
     opponent = LANES * (2 * operands + process) if expert else 0
     return candidate + opponent + CONTEXT_BYTES + reference_bytes(task, workload) + kept
+
+
+def rivals_memory(task: Task, workload: Workload, plan: LaunchPlan) -> int:
+    """What a candidate in the expert's place needs beyond an expert: its own arena and kept outputs."""
+    outputs = sum(task.nbytes(t, workload) for t in task.outputs)
+    kept = max(d.looks[0] * d.keep for d in paired.DESIGNS.values())
+    return LANES * _arena_bytes(plan) + kept * outputs
+
+
+def _arena_bytes(plan: LaunchPlan) -> int:
+    return sum(-(-(b.size + PAGE - 1) // PAGE) * PAGE for b in plan.buffers)
 
 
 @dataclass
@@ -442,12 +490,17 @@ class _Duel:
     workload: Workload
     expert_name: str
     last_seed: int = 0
+    opponents: list[Contestant] = field(default_factory=list)  # a rival's contestant, the latest one
 
     def candidate(self) -> Contestant:
         return self.grading.open_candidate(self.workload)
 
     def expert(self) -> Contestant:
-        return self.grading.at.open_expert(self.grading.task, self.expert_name, self.workload)
+        rival = self.grading.rival
+        if rival is None:
+            return self.grading.at.open_expert(self.grading.task, self.expert_name, self.workload)
+        self.opponents = [rival.open_candidate(self.workload)]
+        return self.opponents[0]
 
     def _seed(self, number: int) -> int:
         self.last_seed = sample_seed(self.grading.case.seed, self.workload.name, number)
@@ -456,7 +509,10 @@ class _Duel:
     def run(self) -> paired.Measured:
         grading, case, start = self.grading, self.grading.case, time.monotonic()
         grading._demand_memory(self.workload, self.expert_name)
-        inspector = _Inspector(grading, self.workload)
+        own = _Inspector(grading, self.workload)
+        rival = grading.rival
+        theirs = _Inspector(rival, self.workload) if rival is not None else None
+        inspector = own if theirs is None else _BothSides(own, theirs, self)
         checked_before = case.watch.check
         try:
             measured = paired.measure(
@@ -465,8 +521,12 @@ class _Duel:
                 grading.at.counters,
                 self._seed,
                 grading._secret(self.workload.name),
+                check_both=rival is not None,
             )
         except paired.ExpertFailed as error:
+            cause = error.__cause__
+            if rival is not None and isinstance(cause, Exception):
+                raise Ended(rival.failure(self.workload, cause, self.last_seed)) from error
             raise Ended(
                 case.infrastructure_error(
                     f"the expert {self.expert_name} failed on {self.workload.name}: {error}"
@@ -479,8 +539,27 @@ class _Duel:
         finally:
             grading._note_held()
             case.watch.run += time.monotonic() - start - (case.watch.check - checked_before)
-        grading.passed.append(inspector.row(time.monotonic() - start))
+        grading.passed.append(own.row(time.monotonic() - start))
+        if rival is not None and theirs is not None:
+            rival.passed.append(theirs.row(time.monotonic() - start))
         return measured
+
+
+@dataclass
+class _BothSides:
+    """Hands kept samples to the inspector of the side that they came from."""
+
+    candidates: _Inspector
+    rivals: _Inspector
+    duel: _Duel
+
+    def take(self, contestant: Contestant, sample: Sample) -> None:
+        rivals = any(contestant is c for c in self.duel.opponents)
+        (self.rivals if rivals else self.candidates).take(contestant, sample)
+
+    def judge(self) -> None:
+        self.candidates.judge()
+        self.rivals.judge()
 
 
 def _instruction_mixes(artifact: Artifact) -> dict[str, dict[str, int]]:

@@ -108,15 +108,19 @@ class Sides(Protocol):
 
 class Inspector(Protocol):
     """Looks at kept outputs. ``take`` is called right after an instance's blocks while its
-    contestant lives; ``judge`` after the look's last block, and raises to end the measurement."""
+    contestant lives; ``judge`` after the look's last block, and raises to end the measurement.
+    With ``check_both`` the opponent's samples come as well; ``contestant`` tells the sides apart."""
 
     def take(self, contestant: Contestant, sample: Sample) -> None: ...
 
     def judge(self) -> None: ...
 
 
+Kept = list[tuple[Contestant, Sample]]
+
+
 class ExpertFailed(Exception):
-    """The expert, not the candidate, faulted, hung or could not start."""
+    """The expert, not the candidate, faulted, hung or could not start; its cause says how."""
 
 
 class InvalidMeasurement(Exception):
@@ -177,8 +181,10 @@ class Measurement:
         seed_of: Callable[[int], int],
         secret: int,
         monotonic_ns: Callable[[], int],
+        check_both: bool = False,
     ):
         self.sides, self.inspector, self.counters = sides, inspector, counters
+        self.check_both = check_both
         self.seed_of, self.monotonic_ns = seed_of, monotonic_ns
         self.random = random.Random(secret)
         self.bootstrap_seed = self.random.getrandbits(63)
@@ -298,9 +304,9 @@ class Measurement:
         self.pause = pause_ms(max(candidate_us, expert_us))
         return choose_design(candidate_us, expert_us), solo
 
-    def block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
+    def block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], Kept]:
         """One block in ``order`` (``ABBA`` or ``BAAB``): candidate times, expert times (in pair
-        order) and the candidate's kept samples. ``kept`` holds pair numbers 0 and 1.
+        order) and the kept samples with their contestants. ``kept`` holds pair numbers 0 and 1.
 
         Every sample is a hand-over of its own, and the partner of a kept sample hashes its inputs as
         well: what surrounds a sample is the same on both sides."""
@@ -310,12 +316,14 @@ class Measurement:
         for side in order:
             pair = len(result[side])
             look = pair in kept
-            request = self.request(seeds[pair], keep=look and side == "A", hash_inputs=look)
+            keep = look and (side == "A" or self.check_both)
+            request = self.request(seeds[pair], keep=keep, hash_inputs=look)
             result[side] += self.run(sides[side], [request])
-        keeps = [s for k, s in enumerate(result["A"]) if k in kept]
+        checked = "AB" if self.check_both else "A"
+        keeps = [(sides[side], s) for side in checked for k, s in enumerate(result[side]) if k in kept]
         return [s.microseconds for s in result["A"]], [s.microseconds for s in result["B"]], keeps
 
-    def guarded_block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], list[Sample]]:
+    def guarded_block(self, order: str, kept: set[int]) -> tuple[list[float], list[float], Kept]:
         """A block whose machine was well: otherwise it is repeated, RETRIES times a workload."""
         while True:
             before = self.last_reading
@@ -326,8 +334,8 @@ class Measurement:
             if trouble is None:
                 self.blocks.append(Block(after, throttle))
                 return result
-            for sample in result[2]:
-                self.candidate.release(sample)
+            for contestant, sample in result[2]:
+                contestant.release(sample)
             self.retries += 1
             if after.xids or self.retries > RETRIES:
                 raise InvalidMeasurement(f"{trouble}; {self.retries - 1} blocks had been repeated already")
@@ -335,7 +343,8 @@ class Measurement:
     def instance(self, design: Design, number: int) -> tuple[np.ndarray, np.ndarray]:
         """All blocks of instance ``number``: candidate and expert times of shape (blocks, 2)."""
         chosen = self.random.sample(range(2 * design.blocks), design.keep)
-        candidate, expert, kept = [], [], []
+        candidate, expert = [], []
+        kept: Kept = []
         self.last_reading = self.counters.read()
         for k in range(design.blocks):
             pairs = {p - 2 * k for p in chosen if p // 2 == k}
@@ -344,9 +353,9 @@ class Measurement:
             candidate.append(a)
             expert.append(b)
             kept += samples
-        for sample in kept:
-            self.inspector.take(self.candidate, sample)
-            self.candidate.release(sample)
+        for contestant, sample in kept:
+            self.inspector.take(contestant, sample)
+            contestant.release(sample)
         return np.array(candidate), np.array(expert)
 
     def check_solo_band(self, before_us: list[float], after_us: list[float], expert_us: float) -> None:
@@ -487,16 +496,19 @@ def measure(
     secret: int,
     *,
     monotonic_ns: Callable[[], int] = time.monotonic_ns,
+    check_both: bool = False,
 ) -> Measured:
     """Measure one workload.
 
     ``seed_of``  sample number -> the seed that fills the operands (secret until it is sent)
     ``secret``   decides which samples are checked and seeds the bootstrap
+    ``check_both``  the opponent's samples are kept and shown to ``inspector`` as well: for an opponent
+                    that is a candidate itself
 
     Raises InvalidMeasurement (the machine), what ``inspector.judge`` raises (a wrong answer), and
     what the contestants raise. The contestants opened last are left to the caller to close.
     """
-    return Measurement(sides, inspector, counters, seed_of, secret, monotonic_ns).whole()
+    return Measurement(sides, inspector, counters, seed_of, secret, monotonic_ns, check_both).whole()
 
 
 def task_figure(rows: Sequence[Measured], secret: int) -> st.TaskEstimate:
