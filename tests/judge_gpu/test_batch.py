@@ -93,6 +93,20 @@ def test_machine_faults_are_graded_again(task, case, tmp_path):
     assert list(finished(resume, task)) == [case.candidate_sha256]
 
 
+def test_what_another_device_said_is_graded_again(task, case, sources, station, card, tmp_path):
+    """A verdict without a time, by the emulator, must not stand for the card's."""
+    from cudahercules.build.candidate import load_candidate
+
+    resume = tmp_path / "verdicts.jsonl"
+    case.candidate_sha256 = load_candidate(sources[0]).sha256
+    append(resume, case.correct((), (), NotTimed(reason="the emulator has no clock")))
+    ((_, verdict),) = judge_many_on_gpu(task, sources[:1], station, resume=resume)
+    assert card["judged"] == ["0.cu"] and verdict.fingerprint.device == station.gpu.name
+    assert len(finished(resume, task)) == 1  # the later line counts
+    assert list(judge_many_on_gpu(task, sources[:1], station, resume=resume)) == [(0, verdict)]
+    assert card["judged"] == ["0.cu"]
+
+
 def test_a_resume_file_of_something_else_is_refused(task, case, tmp_path):
     resume = tmp_path / "verdicts.jsonl"
     resume.write_text("{}\n")

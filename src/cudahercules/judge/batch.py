@@ -61,7 +61,7 @@ def judge_many_on_gpu(
     batch (finished verdicts are in ``resume``).
     """
     candidates = [load_candidate(Path(p)) for p in paths]
-    done = finished(resume, task) if resume is not None else {}
+    done = finished(resume, task, at.gpu.name) if resume is not None else {}
     waiting: list[tuple[int, Candidate]] = []
     for number, candidate in enumerate(candidates):
         known = done.get(candidate.sha256)
@@ -118,6 +118,8 @@ def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built
         seed=new_seed(),
         clock=lambda: time.monotonic() - start,
         architecture=architecture,
+        device=at.gpu.name,
+        driver=at.gpu.driver,
     )
     result: Artifact | BuildFailure | HerculesError
     try:
@@ -162,9 +164,10 @@ def append(path: Path, verdict: Verdict) -> None:
         os.fsync(f.fileno())
 
 
-def finished(path: Path, task: Task) -> dict[str, Verdict]:
-    """The verdicts in a resume file by candidate SHA-256, without those that are to be retried and
-    those of another release. A last line that was cut off is dropped from the file.
+def finished(path: Path, task: Task, device: str | None = None) -> dict[str, Verdict]:
+    """The verdicts of ``device`` (None: of any) in a resume file by candidate SHA-256, without those that are to be
+    retried and those of another release: what the emulator or another card said about a candidate says
+    nothing about its speed here. A last line that was cut off is dropped from the file.
 
     Raises UsageError if the file is of another task or holds anything else."""
     try:
@@ -182,6 +185,9 @@ def finished(path: Path, task: Task) -> dict[str, Verdict]:
             raise UsageError(f"--resume {path}: line {number} is no verdict; name another file") from error
         if verdict.task != task.id:
             raise UsageError(f"--resume {path}: it holds verdicts of {verdict.task}, not of {task.id}")
-        if verdict.fingerprint.task_release == task.release and verdict.kind not in RETRIED:
+        mark = verdict.fingerprint
+        if device not in (None, mark.device) or mark.task_release != task.release:
+            continue
+        if verdict.kind not in RETRIED:
             found[verdict.candidate_sha256] = verdict
     return found
