@@ -230,3 +230,13 @@ def test_keys_reach_the_reference_unsigned():
     workload = next(w for w in task.workloads if w.name == "largest_keys")
     keys = wide_inputs(task, workload)["keys"]
     assert reference(task, workload, wide_inputs(task, workload))["sorted"][-1] == keys.max() > 2**31
+
+
+def test_unsigned_keys_are_compared_in_pytorch_too():
+    torch = pytest.importorskip("torch")
+    task = load_task("kernel/sort_keys/general")
+    tensor, bound = task.outputs[0], task.tolerance["sorted"]
+    got = torch.from_numpy(np.array([3, 2**31, 2**32 - 1], np.uint32))
+    right = torch.tensor([3, 2**31, 2**32 - 1])
+    assert isinstance(check_output(tensor, bound, got, right), OutputCheck)
+    assert check_output(tensor, bound, got, right - 1).wrong == 3

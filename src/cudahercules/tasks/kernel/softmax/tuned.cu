@@ -181,9 +181,13 @@ __device__ Pair over_block(Pair mine, Pair* warps) {
     return over_warp(threadIdx.x % 32 < THREADS / 32 ? warps[threadIdx.x % 32] : empty());
 }
 
+// No more than this of a row: 25 MB on 132 multiprocessors, which leaves half of their L2 to the rows at hand.
+constexpr int64_t ASKED_BYTES = 192 * 1024;
+
 __device__ void ask_l2_for(const x_t* row, int64_t columns) {
     const char* begin = reinterpret_cast<const char*>(row);
-    for (int64_t at = threadIdx.x * (int64_t)128; at < columns * (int64_t)sizeof(x_t); at += blockDim.x * 128)
+    int64_t bytes = min(columns * (int64_t)sizeof(x_t), ASKED_BYTES);
+    for (int64_t at = threadIdx.x * (int64_t)128; at < bytes; at += blockDim.x * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
 }
 
@@ -290,6 +294,8 @@ extern "C" void solve(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaS
         warp_rows<4><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
     else if (columns <= 1024)
         launch_spans(x, y, rows, (int)columns, stream);
+    else if (vectors <= 128 * 4)
+        block_rows<128, 4><<<(unsigned)rows, 128, 0, stream>>>(x, y, rows, columns, 0);
     else if (vectors <= 256 * 4)
         block_rows<256, 4><<<(unsigned)rows, 256, 0, stream>>>(x, y, rows, columns, 0);
     else if (vectors <= 512 * 8)

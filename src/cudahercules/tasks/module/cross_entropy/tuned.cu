@@ -111,9 +111,13 @@ struct Cut {
     }
 };
 
+// No more than this of a row: 25 MB on 132 multiprocessors, which leaves half of their L2 to the rows at hand.
+constexpr int ASKED_BYTES = 192 * 1024;
+
 __device__ void ask_l2_for(const logits_t* row, int columns) {
     const char* begin = reinterpret_cast<const char*>(row);
-    for (int at = threadIdx.x * 128; at < columns * (int)sizeof(logits_t); at += blockDim.x * 128)
+    int bytes = min(columns * (int)sizeof(logits_t), ASKED_BYTES);
+    for (int at = threadIdx.x * 128; at < bytes; at += blockDim.x * 128)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
 }
 
