@@ -8,8 +8,13 @@ import os
 import platform
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +48,8 @@ class Budget:
         return self.end - time.monotonic()
 
     def allows(self, estimate: float = 0.0) -> bool:
-        return self.left > max(estimate, 1.5 * self._longest)
+        """Whether a step of ``estimate`` seconds fits (or one like the longest so far)."""
+        return self.left > max(estimate, 1.2 * self._longest)
 
     def timed(self, function: Callable[[], Any]) -> Any:
         start = time.monotonic()
@@ -53,28 +59,75 @@ class Budget:
             self._longest = max(self._longest, time.monotonic() - start)
 
 
+@dataclass
+class Section:
+    """What a section's ``run`` is given. ``complete`` is what it says when nothing is left to do."""
+
+    name: str
+    out: Path
+    budget: Budget
+    rehearsal: bool = False
+    earlier: Path | None = None
+    complete: bool = False
+
+    @cached_property
+    def state(self) -> State:
+        return State(self.name, self.out, self.earlier)
+
+    @cached_property
+    def at(self) -> Station:
+        """The station, made when it is first wanted: a grading in a process of its own must not find
+        our contexts on the card."""
+        return Station(find_gpu())
+
+    def close(self) -> None:
+        if "at" in self.__dict__:
+            self.at.close()
+
+    def attempt(self, key: str, function: Callable[[], dict[str, Any] | None]) -> dict[str, Any] | None:
+        """The result under ``key``: known already, or now made and saved. A failure is a result, too:
+        its last line is kept, its traceback goes to the log, and the section goes on."""
+        if key in self.state:
+            return self.state.data[key]
+        try:
+            result = self.budget.timed(function)
+        except (Exception, SystemExit) as error:
+            print(f"{self.name}: {key} failed", flush=True)
+            traceback.print_exc()
+            result = {"failed": f"{type(error).__name__}: {error}"[:400]}
+        if result is not None:
+            self.state.put(key, result)
+        return result
+
+
 class State:
-    """Results by key in ``<out>/<name>.json``; what ``earlier`` holds is not measured again."""
+    """Results by key in ``<out>/<name>.json``, a line each; what ``earlier`` holds and did not fail
+    is not measured again."""
 
     def __init__(self, name: str, out: Path, earlier: Path | None = None):
         self.path = out / f"{name}.json"
         self.data: dict[str, Any] = {}
+        self._lock = threading.Lock()
         for directory in (earlier, out):
-            if directory is not None and (directory / f"{name}.json").is_file():
-                self.data.update(json.loads((directory / f"{name}.json").read_text())["results"])
+            path = None if directory is None else directory / f"{name}.json"
+            if path is not None and path.is_file():
+                known = json.loads(path.read_text())["results"]
+                self.data.update({k: v for k, v in known.items() if "failed" not in v})
 
     def __contains__(self, key: str) -> bool:
         return key in self.data
 
     def put(self, key: str, value: Any) -> None:
-        self.data[key] = value
-        self.save()
+        with self._lock:
+            self.data[key] = value
+            self.save()
 
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"environment": environment(), "results": self.data}, indent=1)
+        rows = ",\n".join(f"{json.dumps(k)}: {json.dumps(v, default=str)}" for k, v in self.data.items())
+        text = f'{{"environment": {json.dumps(environment(), default=str)},\n"results": {{\n{rows}\n}}}}\n'
         private = self.path.with_suffix(".part")
-        private.write_text(text + "\n")
+        private.write_text(text)
         private.replace(self.path)
 
 
@@ -82,25 +135,25 @@ _environment: dict[str, Any] = {}
 
 
 def environment() -> dict[str, Any]:
-    """GPU, driver, versions and date, read once."""
+    """GPU, driver, versions and date, read once. What cannot be read is said, not raised."""
     if not _environment:
         import datetime
 
         from cudahercules import __version__
         from cudahercules.build.toolchain import find_toolchain
-        from cudahercules.errors import MachineError
         from cudahercules.measure.counters import Card
 
-        gpu = find_gpu()
-        try:
-            card = Card(gpu.index).describe()
-        except MachineError as error:
-            card = {"unavailable": str(error)}
+        def known(read: Callable[[], Any]) -> Any:
+            try:
+                return read()
+            except Exception as error:
+                return f"unavailable: {error}"[:200]
+
         _environment.update(
-            gpu=gpu.name,
-            cuda_driver=gpu.driver,
-            card=card,
-            compiler=str(find_toolchain()),
+            gpu=known(lambda: find_gpu().name),
+            cuda_driver=known(lambda: find_gpu().driver),
+            card=known(lambda: Card(find_gpu().index).describe()),
+            compiler=known(lambda: find_toolchain().title),
             harness=__version__,
             python=platform.python_version(),
             processors=os.cpu_count(),
@@ -109,23 +162,42 @@ def environment() -> dict[str, Any]:
     return _environment
 
 
-def built(task: Task, source: Path, at: Station, define: str = "") -> Artifact:
+def defined(source: Path, define: str, directory: Path) -> Path:
+    """``source`` with ``#define <define>`` before its first line, in ``directory``."""
+    changed = directory / source.name
+    changed.write_text(f"#define {define}\n{source.read_text()}")
+    return changed
+
+
+def built(task: Task, source: Path, architecture: str, define: str = "") -> Artifact:
     """The artifact of ``source``, with ``#define <define>`` before its first line if given."""
-    if define:
-        with tempfile.TemporaryDirectory() as directory:
-            changed = Path(directory) / source.name
-            changed.write_text(f"#define {define}\n{source.read_text()}")
-            candidate = load_candidate(changed)
-    else:
-        candidate = load_candidate(source)
-    artifact = build(candidate, task, task.target.architecture or at.gpu.architecture)
+    with tempfile.TemporaryDirectory() as directory:
+        candidate = load_candidate(defined(source, define, Path(directory)) if define else source)
+    artifact = build(candidate, task, task.target.architecture or architecture)
     if isinstance(artifact, BuildFailure):
-        raise SystemExit(f"{source} does not build: {artifact.message}")
+        raise RuntimeError(f"{source} does not build: {artifact.message}")
     return artifact
 
 
+def in_parallel(
+    jobs: Iterable[Callable[[], Any]], workers: int | None = None, deadline: float | None = None
+) -> list[Exception]:
+    """Run ``jobs`` in threads and wait for them until ``deadline`` (of time.monotonic); what failed.
+    Jobs that have not begun by then never do."""
+    pool = ThreadPoolExecutor(max_workers=workers or os.cpu_count() or 2)
+    futures: list[Future[Any]] = [pool.submit(job) for job in jobs]
+    failed: list[Exception] = []
+    for future in futures:
+        try:
+            future.result(None if deadline is None else max(0.01, deadline - time.monotonic()))
+        except Exception as error:
+            failed.append(error)
+    pool.shutdown(wait=False, cancel_futures=True)
+    return failed
+
+
 class Entry:
-    """One source as a contestant: artifact, plan and processes of its own."""
+    """One source as a contestant: artifact and plan."""
 
     def __init__(self, at: Station, task: Task, workload: Workload, artifact: Artifact):
         self.at, self.task, self.workload, self.artifact = at, task, workload, artifact
@@ -140,27 +212,51 @@ class Entry:
 
 
 class PlanSides:
-    """Two plans of one workload as candidate and expert. The processes serve many trials; every
-    instance of every trial lies on fresh memory."""
+    """A plan as candidate, and a plan or an expert of the panel (by its name) as opponent. The
+    processes serve many trials; every instance of every trial lies on fresh memory. Both sides open
+    at the same time."""
 
     def __init__(self, at: Station):
-        self.lanes = {
-            side: Lanes([Lane(warm_process("candidate", at.gpu.index)) for _ in range(2)])
-            for side in ("candidate", "expert")
-        }
-        self.entries: dict[str, Entry] = {}
+        self.at = at
+        self.lanes = {side: self._fresh() for side in ("candidate", "expert")}
+        self.pool = ThreadPoolExecutor(max_workers=1)
+        self.sides: tuple[Entry, Entry | str] | None = None
+        self._coming: Future[Contestant] | None = None
 
-    def play(self, candidate: Entry, expert: Entry) -> PlanSides:
-        self.entries = {"candidate": candidate, "expert": expert}
+    def _fresh(self) -> Lanes:
+        return Lanes([Lane(warm_process("candidate", self.at.gpu.index)) for _ in range(2)])
+
+    def play(self, candidate: Entry, expert: Entry | str) -> PlanSides:
+        self.sides = (candidate, expert)
         return self
 
     def candidate(self) -> Contestant:
-        return self.entries["candidate"].start(self.lanes["candidate"])
+        assert self.sides is not None
+        entry, opponent = self.sides
+        self._coming = self.pool.submit(self._open, entry, opponent)
+        try:
+            return entry.start(self.lanes["candidate"])
+        except BaseException:
+            self._coming.exception()  # wait: a lane must not be opened twice at a time
+            raise
+
+    def _open(self, entry: Entry, opponent: Entry | str) -> Contestant:
+        if isinstance(opponent, str):
+            return self.at.open_expert(entry.task, opponent, entry.workload)
+        return opponent.start(self.lanes["expert"])
 
     def expert(self) -> Contestant:
-        return self.entries["expert"].start(self.lanes["expert"])
+        assert self._coming is not None
+        return self._coming.result()
+
+    def renew(self) -> None:
+        """New processes after a failure."""
+        for lanes in self.lanes.values():
+            lanes.close()
+        self.lanes = {side: self._fresh() for side in self.lanes}
 
     def close(self) -> None:
+        self.pool.shutdown(wait=False, cancel_futures=True)
         for lanes in self.lanes.values():
             lanes.close()
 
@@ -179,7 +275,7 @@ class Checker:
         while self.waiting:
             result = self.at.answers.check(self.task, self.workload, self.waiting.pop())
             if isinstance(result, WrongOutput):
-                raise SystemExit(f"{self.task.id} {self.workload.name}: {result.message}")
+                raise RuntimeError(f"{self.task.id} {self.workload.name}: {result.message}")
 
 
 def trial(
@@ -199,6 +295,9 @@ def trial(
         )
     except paired.InvalidMeasurement as error:
         return {"outcome": "invalid", "why": str(error), "seconds": round(time.monotonic() - start, 3)}
+    except Exception:
+        sides.renew()
+        raise
     return summary(m, time.monotonic() - start)
 
 

@@ -1,73 +1,178 @@
-"""All evidence about the GPU judge by one command, in pieces that fit a short lease.
+"""All evidence about the GPU judge by one command, in sections that fit a short lease.
 
-    python benchmarks/gpu/evidence.py --out DIR --minutes 9 [--only aa,planted] [--earlier DIR]
+    python benchmarks/gpu/evidence.py --out DIR [--rehearsal] [--budget aa=160,hot=20] [--earlier DIR]
 
-Each part writes ``DIR/<part>.json`` after every trial and prints its table last; a later call with
-``--earlier`` (or the same ``--out``) goes on where this one ended. Parts, in the order in which they
-run: ``families``, ``throughput``, ``aa``, ``planted``, ``hot``.
+Every section is a process of its own with a hard limit of seconds; it writes ``DIR/<section>.json`` after
+every trial, so that nothing that was measured is lost, whatever happens. Everything that can be
+compiled is compiled first (``prepare``), on all cores. What a section leaves of its seconds goes
+to those that had more to do. A later call with ``--earlier`` (or the same ``--out``) goes on where this
+one ended. ``--report`` prints the tables of what is in DIR and measures nothing.
+
+Results: one JSON file a section, the panel file, ``log.txt`` and ``tables.txt``: eight files, flat.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
-from common import Budget, Station, environment, find_gpu
+MODULES = {
+    "prepare": "prepare",
+    "throughput": "throughput",
+    "families": "panel_and_families",
+    "aa": "aa_trials",
+    "planted": "planted_slowdowns",
+    "hot": "hot_cold",
+}
+"""Sections in the order in which they run."""
+BUDGETS = {"prepare": 25.0, "throughput": 70.0, "families": 100.0, "aa": 140.0, "planted": 60.0, "hot": 30.0}
+REHEARSAL = {"prepare": 15.0, "throughput": 20.0, "families": 22.0, "aa": 10.0, "planted": 10.0, "hot": 10.0}
+"""Seconds at most; what is rehearsed ends well before."""
+GRACE_S = 6.0
+"""A section stops by itself at its budget; this much later it is killed."""
+AGAIN = ("planted", "aa", "families")
+"""Sections that take what the others left over, in this order."""
+AGAIN_S = 15.0
 
-PARTS = ("families", "throughput", "aa", "planted", "hot")
-SHARES = {"families": 0.4, "throughput": 0.3, "aa": 0.6, "planted": 0.6, "hot": 1.0}
-"""Of the time that is left when a part begins, the most it may take."""
+
+def main() -> int:
+    options = parsed()
+    options.out.mkdir(parents=True, exist_ok=True)
+    if options.section:
+        return one_section(options)
+    if not options.report:
+        orchestrate(options)
+    return print_tables(options.out)
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=9.0)
-    parser.add_argument("--only", default=",".join(PARTS))
-    parser.add_argument("--earlier", type=Path)
+    parser.add_argument("--budget", default="", help="seconds a section, e.g. aa=160,hot=0; 0 leaves it out")
+    parser.add_argument("--rehearsal", action="store_true", help="a handful of trials of everything")
+    parser.add_argument("--earlier", type=Path, help="results of an earlier call")
+    parser.add_argument("--report", action="store_true", help="only print the tables")
+    parser.add_argument("--section", choices=list(MODULES), help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=float, default=60.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    chosen = [p for p in options.only.split(",") if p]
-    unknown = sorted(set(chosen) - set(PARTS))
-    if unknown:
-        parser.error(f"unknown part {', '.join(unknown)}: choose from {', '.join(PARTS)}")
-    end = time.monotonic() + 60 * options.minutes
-    gpu = find_gpu()
-    print(environment(), flush=True)
-    failed = []
-    with Station(gpu) as at:
-        for number, name in enumerate(chosen):
-            left = end - time.monotonic()
-            last = number == len(chosen) - 1
-            budget = Budget(left - 5 if last else left * SHARES[name])
-            start = time.monotonic()
+    options.budgets = dict(REHEARSAL if options.rehearsal else BUDGETS)
+    for part in filter(None, options.budget.split(",")):
+        name, _, seconds = part.partition("=")
+        if name not in MODULES or not seconds.replace(".", "", 1).isdigit():
+            parser.error(f"--budget {part}: give NAME=SECONDS with a name of {', '.join(MODULES)}")
+        options.budgets[name] = float(seconds)
+    return options
+
+
+# --- one section, in a process of its own ------------------------------------------------------------
+
+
+def one_section(options: argparse.Namespace) -> int:
+    """Exit status 0: nothing is left to do; 10: the time is over; 1: it failed as a whole."""
+    from common import Budget, Section
+
+    section = Section(
+        options.section, options.out, Budget(options.seconds), options.rehearsal, options.earlier
+    )
+    try:
+        import_module(MODULES[options.section]).run(section)
+        status = 0 if section.complete else 10
+    except (Exception, SystemExit, KeyboardInterrupt):
+        traceback.print_exc()
+        status = 1
+    with contextlib.suppress(Exception):
+        section.close()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # threads that still wait for a compiler must not hold us up
+
+
+# --- all of them -------------------------------------------------------------------------------------
+
+
+def orchestrate(options: argparse.Namespace) -> None:
+    began = time.monotonic()
+    wanted = {name: options.budgets[name] for name in MODULES if options.budgets[name] > 0}
+    end = began + sum(wanted.values())
+    status = {}
+    for name, seconds in wanted.items():
+        if end - time.monotonic() > 3:
+            status[name] = run_section(options, name, min(seconds, end - time.monotonic()))
+    if not options.rehearsal:
+        for name in AGAIN:
+            if status.get(name) == 10 and end - time.monotonic() > AGAIN_S:
+                run_section(options, name, end - time.monotonic())
+    print(f"evidence: {time.monotonic() - began:.0f} s in all", flush=True)
+
+
+def run_section(options: argparse.Namespace, name: str, seconds: float) -> int:
+    """Run a section in a session of its own, all of which is killed if it overstays."""
+    command = [sys.executable, __file__, "--section", name, "--out", str(options.out)]
+    command += ["--seconds", f"{seconds:.1f}"]
+    command += ["--rehearsal"] if options.rehearsal else []
+    command += ["--earlier", str(options.earlier)] if options.earlier else []
+    start = time.monotonic()
+    with (options.out / "log.txt").open("a") as log:
+        print(f"\n==== {name}, {seconds:.0f} s", file=log, flush=True)
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )
+        try:
+            status = child.wait(seconds + GRACE_S)
+        except subprocess.TimeoutExpired:
+            status = 124
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        said = {0: "done", 10: "out of time", 124: "killed"}.get(status, f"failed ({status})")
+        line = f"-- {name}: {said}, {time.monotonic() - start:.1f} s"
+        print(line, file=log)
+        print(line, flush=True)
+    return status
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def print_tables(out: Path) -> int:
+    """Print every section's table and keep them in ``tables.txt``; 1 if a section has no results."""
+    from common import State, environment
+
+    collected, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(collected):
+        print(environment())
+        for name, module in MODULES.items():
+            state = State(name, out)
+            if name == "prepare":
+                continue
+            if not state.data:
+                print(f"\n{name}: no results (see log.txt)")
+                status = 1
+                continue
             try:
-                part(name)(at, options.out, budget, options.earlier)
-            except (Exception, SystemExit):
-                failed.append(name)
-                traceback.print_exc()
-            print(f"-- {name}: {time.monotonic() - start:.0f} s", flush=True)
-    if failed:
-        raise SystemExit(f"failed: {', '.join(failed)}")
-
-
-def part(name: str):
-    """The ``run`` function of a part."""
-    import aa_trials
-    import hot_cold
-    import panel_and_families
-    import planted_slowdowns
-    import throughput
-
-    return {
-        "families": panel_and_families.run,
-        "throughput": throughput.run,
-        "aa": aa_trials.run,
-        "planted": planted_slowdowns.run,
-        "hot": hot_cold.run,
-    }[name]
+                import_module(module).report(state)
+            except Exception:
+                status = 1
+                print(f"\n{name}: the table failed\n{traceback.format_exc()}")
+    (out / "tables.txt").write_text(collected.getvalue())
+    print("\n".join(line[:200] for line in collected.getvalue().splitlines()), flush=True)
+    return status
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,13 +1,18 @@
 """The families on this GPU: the panel ranked, honest candidates timed, mutants rejected, and our tuned
-kernels against the best *library* of the panel."""
+kernels against the best *library* of the panel.
+
+The first members come first in everything: panels without what must be compiled at length, honest
+candidates, mutants; then torch.compile where there is time, then the other members.
+"""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Budget, State, Station, table
+from common import Section, State, Station, in_parallel, table
 
 from cudahercules.build.candidate import load_candidate
 from cudahercules.build.compile import BuildFailure, build
@@ -17,43 +22,112 @@ from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import ORDER, judge_on_gpu
 from cudahercules.judge.protocol import Case, new_seed
 from cudahercules.judge.ranking import rank_panel
+from cudahercules.judge.station import Lane, Lanes
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure import panel as panels
+from cudahercules.replay.interface import warm_process
 from cudahercules.task.load import all_tasks
 from cudahercules.task.model import Task, WorkloadRole
 
-SLOW_TO_COMPILE = ("torch_compile_max_autotune",)
-HOSTILE_S = 10.0
-FIRST = ("kernel/gemm", "kernel/rotary", "module/layernorm_fwd")
-"""Families that come before the others, in case the time ends."""
+FIRST = (
+    "kernel/gemm/fp32@general",
+    "module/layernorm_fwd/fp32_4096@general",
+    "module/layernorm_fwd/bf16_4096@general",
+    "kernel/rotary/hd128_halved@general",
+)
+REHEARSED = ("module/layernorm_fwd/fp32_4096@general", "kernel/gemm/fp32@general")
+COMPILED_AT_LENGTH = ("torch_compile", "torch_compile_max_autotune")
+"""Experts that take 5 to 30 s to come up."""
+COMPILE_S = 25.0
+HOSTILE_S = 5.0
+SIDE_BY_SIDE = 4
+"""Untimed gradings at a time: each is a second of process start and a millisecond of GPU."""
 
 
-def tasks() -> list[Task]:
+def ordered_tasks() -> list[Task]:
     """Every bundled task for ``general``; the other targets have the same members here."""
     found = [t for t in all_tasks() if t.target.value == "general" and "benchmark" not in t.domain]
-    return sorted(found, key=lambda t: (t.family not in FIRST, t.id))
+    families = [f.rsplit("/", 1)[0] for f in FIRST]
+    rank = {name: k for k, name in enumerate(FIRST)}
+    return sorted(found, key=lambda t: (rank.get(t.id, len(rank)), t.family not in families, t.id))
 
 
-def run(at: Station, out: Path, budget: Budget, earlier: Path | None = None) -> None:
-    state = State("panel_and_families", out, earlier)
-    for task in tasks():
-        key = f"panel {task.id}"
-        if key in state:
-            panels.save_panel(panels.TaskPanel.model_validate(state.data[key]), at.gpu.slug)
-        elif budget.allows(12):
-            names = [e.name for e in task.experts if e.name not in SLOW_TO_COMPILE or budget.left > 240]
-            panel = budget.timed(lambda t=task, n=names: rank_panel(t, at, experts=n))
-            state.put(key, panel.model_dump(mode="json"))
-            panels.save_panel(panel, at.gpu.slug, out / "panels")
-    for task in tasks():
-        panel = panels.load_panel(task, at.gpu.slug)
-        for case in bundled(task):
-            _grade_case(at, state, budget, task, case, None)
-            if case.file == "tuned.cu":
-                library = best_library(task, panel)
-                if library is not None:
-                    _grade_case(at, state, budget, task, case, library)
-    report(state)
+def run(section: Section) -> None:
+    tasks = [t for t in ordered_tasks() if not section.rehearsal or t.id in REHEARSED]
+    first = [t for t in tasks if t.id in FIRST]
+    at = section.at
+    for task in first:  # their processes import torch side by side
+        for expert in at.usable_experts(task):
+            if expert not in COMPILED_AT_LENGTH or not section.rehearsal:
+                at.expert_lanes(task, expert)
+    for task in first:
+        rank(section, task, quick=True)
+    if not section.rehearsal:
+        for task in first:
+            rank(section, task, quick=False)
+    for task in first:
+        honest(section, task)
+    must_fail(section, first)
+    for task in tasks:
+        if task not in first:
+            rank(section, task, quick=True)
+            honest(section, task, only=("naive.cu", "tuned.cu"))
+            must_fail(section, [task])
+    section.complete = not section.budget.left < 5
+
+
+def rank(section: Section, task: Task, *, quick: bool) -> None:
+    """Rank the experts that come up quickly, or the others; one at a time, each saved at once."""
+    at = section.at
+    for expert in task.experts:
+        if (expert.name in COMPILED_AT_LENGTH) is quick:
+            continue
+        key = f"panel {task.id} {expert.name}"
+        usable = expert.name in at.usable_experts(task)
+        if key not in section.state and not section.budget.allows(
+            0 if not usable else 6 if quick else COMPILE_S
+        ):
+            continue
+        found = section.attempt(key, partial(standings, at, task, expert.name))
+        if found is not None and "failed" not in found:
+            save(at, task, found, section.out)
+
+
+def standings(at: Station, task: Task, expert: str) -> dict[str, Any]:
+    panel = rank_panel(task, at, experts=(expert,), save=False)
+    mine = tuple(s for s in panel.standings if s.expert == expert)
+    return panel.model_copy(update={"standings": mine}).model_dump(mode="json")
+
+
+def save(at: Station, task: Task, found: dict[str, Any], out: Path) -> None:
+    """Add an expert's standings to the user's panel file, which gradings read, and to ``out``."""
+    new = panels.TaskPanel.model_validate(found)
+    mine = {s.expert for s in new.standings}
+    known = panels.load_panel(task, at.gpu.slug)
+    if known is not None and known.release == task.release:
+        others = tuple(s for s in known.standings if s.expert not in mine)
+        new = new.model_copy(update={"standings": (*new.standings, *others)})
+    order = sorted(new.standings, key=lambda s: (s.workload, s.microseconds or float("inf"), s.expert))
+    new = new.model_copy(update={"standings": tuple(order)})
+    panels.save_panel(new, at.gpu.slug)
+    panels.save_panel(new, at.gpu.slug, out)
+    (out / f"{at.gpu.slug}.lock").unlink(missing_ok=True)
+
+
+def honest(section: Section, task: Task, only: tuple[str, ...] = ()) -> None:
+    """Honest candidates against the panel's winner; tuned.cu against the best library as well."""
+    cases = [c for c in bundled(task) if c.sort == "honest" and (not only or c.file in only)]
+    if section.rehearsal:
+        cases = [c for c in cases if c.file == "tuned.cu"] or cases[:1]
+    for case in cases:
+        rivals: list[str | None] = [None]
+        if case.file.startswith("tuned"):
+            library = best_library(task, panels.load_panel(task, section.at.gpu.slug))
+            rivals += [library] if library else []
+        for rival in rivals:
+            key = f"honest {task.id} {case.file}" + (f" against {rival}" if rival else "")
+            if section.budget.allows(5):
+                section.attempt(key, partial(graded, section.at, task, case, rival))
 
 
 def best_library(task: Task, panel: panels.TaskPanel | None) -> str | None:
@@ -65,19 +139,44 @@ def best_library(task: Task, panel: panels.TaskPanel | None) -> str | None:
     return min(totals, key=totals.__getitem__, default=None)
 
 
-def _grade_case(
-    at: Station, state: State, budget: Budget, task: Task, case: Bundled, against: str | None
-) -> None:
-    key = f"{case.sort} {task.id} {case.file}" + (f" against {against}" if against else "")
-    if key in state or not budget.allows(6):
-        return
-    start = time.monotonic()
-    verdict = budget.timed(lambda: grade(at, task, case, against))
-    state.put(key, row(case, verdict, time.monotonic() - start))
+class Untimed:
+    """A station for gradings without a clock, several at a time: one fresh process each."""
+
+    def __init__(self, at: Station):
+        self._at = at
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._at, name)
+
+    def candidate_lanes(self) -> Lanes:
+        return Lanes([Lane(warm_process("candidate", self._at.gpu.index))])
 
 
-def grade(at: Station, task: Task, case: Bundled, against: str | None) -> Verdict:
+def must_fail(section: Section, tasks: list[Task]) -> None:
     """Mutants and hostile candidates on smoke and check workloads only: none may reach the clock."""
+    untimed = Untimed(section.at)
+    _ = section.at.profile  # read once, before there are threads
+    for sort in ("mutant", "hostile"):
+        cases = [(t, c) for t in tasks for c in bundled(t) if c.sort == sort]
+        if section.rehearsal:
+            cases = cases[:3]
+        jobs = [partial(_must_fail_one, section, untimed, task, case) for task, case in cases]
+        for error in in_parallel(jobs, SIDE_BY_SIDE, section.budget.end - 2):
+            print(f"families: {type(error).__name__}: {error}", flush=True)
+
+
+def _must_fail_one(section: Section, untimed: Untimed, task: Task, case: Bundled) -> None:
+    if section.budget.left > 5:
+        section.attempt(f"{case.sort} {task.id} {case.file}", partial(graded, untimed, task, case, None))
+
+
+def graded(at: Any, task: Task, case: Bundled, against: str | None) -> dict[str, Any]:
+    start = time.monotonic()
+    verdict = grade(at, task, case, against)
+    return row(case, verdict, time.monotonic() - start)
+
+
+def grade(at: Any, task: Task, case: Bundled, against: str | None) -> Verdict:
     candidate = load_candidate(case.path)
     start = time.monotonic()
     judged = Case(
@@ -93,7 +192,7 @@ def grade(at: Station, task: Task, case: Bundled, against: str | None) -> Verdic
         return build_verdict(judged, artifact)
     judged.use_artifact(artifact)
     roles = ORDER if case.sort == "honest" else (WorkloadRole.SMOKE, WorkloadRole.CHECK)
-    limit_s = 60.0 if case.sort == "honest" else HOSTILE_S
+    limit_s = 30.0 if case.sort == "honest" else HOSTILE_S
     evidence = Evidence(task=task, candidate=candidate, artifact=artifact)
     return judge_on_gpu(judged, artifact, evidence, roles=roles, limit_s=limit_s, at=at, against=against)
 
@@ -111,7 +210,7 @@ def row(case: Bundled, verdict: Verdict, seconds: float) -> dict[str, Any]:
         "reason": getattr(timing, "reason", ""),
         "kernels": [
             {"name": k.name, "registers": k.registers, "mix": k.instruction_mix}
-            for k in getattr(verdict, "kernels", ())
+            for k in (getattr(verdict, "kernels", ()) if case.sort == "honest" else ())
         ],
         "seconds": verdict.seconds.model_dump(),
         "wall": round(seconds, 2),
@@ -119,45 +218,54 @@ def row(case: Bundled, verdict: Verdict, seconds: float) -> dict[str, Any]:
 
 
 def report(state: State) -> None:
-    rows = []
+    _report_panels(state)
+    _report_honest(state)
+    bad, counts = [], {"mutant": 0, "hostile": 0}
+    for key, value in state.data.items():
+        sort = key.split(" ")[0]
+        if sort in counts and "kind" in value:
+            counts[sort] += 1
+            if value["kind"] not in value["expected"].split(" or "):
+                bad.append([key, value["expected"], value["kind"], value["message"][:80]])
+    title = f"{counts['mutant']} mutants and {counts['hostile']} hostile candidates graded; not as expected: "
+    table(title + str(len(bad)), ["case", "expected", "got", "message"], bad)
+
+
+def _report_panels(state: State) -> None:
+    """A line a workload: the experts by time, then those that did not run."""
+    standings: dict[str, list[dict[str, Any]]] = {}
     for key, value in state.data.items():
         if key.startswith("panel "):
-            for s in value["standings"]:
-                error = s["largest_error"]
-                shown = f"{s['microseconds']:.1f} us" if s["microseconds"] else s["why"][:60]
-                rows.append(
-                    [
-                        key[6:],
-                        s["workload"],
-                        s["expert"],
-                        shown,
-                        s["method"],
-                        "" if error is None else f"{error:.0%}",
-                    ]
-                )
-    table("Panels", ["task", "workload", "expert", "time", "method", "error/bound"], rows)
-    honest, others = [], []
+            task, expert = key.split(" ")[1:]
+            for s in value.get("standings", [{"expert": expert, "workload": "-", "outcome": "failed"}]):
+                standings.setdefault(f"{task} {s['workload']}", []).append(s)
+    rows = []
+    for name, found in standings.items():
+        ranked = sorted((s for s in found if s.get("microseconds")), key=lambda s: s["microseconds"])
+        others = [f"{s['expert']} {s['outcome']}" for s in found if not s.get("microseconds")]
+        shown = [
+            f"{s['expert']} {s['microseconds']:.1f} ({s['method']}, {s['largest_error']:.0%})" for s in ranked
+        ]
+        rows.append([name, ", ".join(shown + others)])
+    table("Panels: us (method, largest error of its bound)", ["workload", "experts"], rows)
+
+
+def _report_honest(state: State) -> None:
+    rows = []
     for key, value in state.data.items():
-        if key.startswith("honest "):
-            ratio = "/".join("-" if r is None else f"{r:.3f}" for r in value["ratio"])
-            each = " ".join(
-                f"{w['workload']} {w['outcome']} {w['ratio']:.3f} vs {w['expert']} "
-                f"({w['ceiling_fraction']:.0%} of the ceiling)"
-                for w in value["workloads"]
-            )
-            said = value["outcome"] or value["message"] or value["reason"]
-            held = f"{value['seconds']['gpu_held']:.1f}"
-            honest.append([key[7:], value["kind"], said[:60], ratio, held, each])
-        elif not key.startswith("panel "):
-            good = value["kind"] in value["expected"].split(" or ")
-            if not good:
-                others.append([key, value["expected"], value["kind"], value["message"][:80]])
-    table(
-        "Honest candidates", ["candidate", "kind", "outcome", "low/ratio/high", "held s", "workloads"], honest
-    )
-    count = sum(k.startswith(("mutant ", "hostile ")) for k in state.data)
-    table(
-        f"Mutants and hostile: {count} graded; not as expected:",
-        ["case", "expected", "got", "message"],
-        others,
-    )
+        if not key.startswith("honest "):
+            continue
+        if "kind" not in value:
+            rows.append([key[7:], "failed", value["failed"][:60], "", "", ""])
+            continue
+        ratio = "/".join("-" if r is None else f"{r:.3f}" for r in value["ratio"])
+        each = " ".join(
+            f"{w['workload']} {w['ratio']:.3f} vs {w['expert']} ({w['ceiling_fraction']:.0%} of ceiling)"
+            for w in value["workloads"]
+        )
+        said = value["outcome"] or value["message"] or value["reason"]
+        rows.append(
+            [key[7:], value["kind"], said[:60], ratio, f"{value['seconds']['gpu_held']:.1f}", each[:150]]
+        )
+    header = ["candidate", "kind", "outcome", "low/ratio/high", "held s", "workloads"]
+    table("Honest candidates", header, rows)

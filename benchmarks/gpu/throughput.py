@@ -1,7 +1,8 @@
 """How long a verdict takes, split into its stages: alone from cold, and in a batch.
 
 ``alone`` starts `hercules grade` as a user does, with source code that no cache has seen. ``batch``
-grades 50 sources that differ (so that each is compiled) with one station.
+grades sources that differ (so that each is compiled) with one station; it ends with its budget and
+says how many verdicts came.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import HERE, Budget, State, Station, table
+from common import HERE, Section, State, table
 
 from cudahercules.judge.batch import judge_many_on_gpu
 from cudahercules.judge.verdict import Verdict
@@ -24,13 +26,14 @@ from cudahercules.task.load import load_task
 from cudahercules.task.model import Task
 
 ALONE = (
+    ("kernel/softmax/fp32@general", "naive.cu"),
     ("module/layernorm_fwd/fp32_4096@general", "tuned.cu"),
-    ("module/layernorm_fwd/fp32_4096@general", "naive.cu"),
     ("kernel/rotary/hd128_halved@general", "vectorised.cu"),
     ("kernel/gemm/fp32@general", "tiled.cu"),
-    ("kernel/softmax/fp32@general", "naive.cu"),
+    ("module/layernorm_fwd/fp32_4096@general", "naive.cu"),
 )
-REPEATS = 2
+ALONE_S = 12.0
+"""Seconds that one grading alone may be expected to take."""
 BATCH_TASK = "module/layernorm_fwd/fp32_4096@general"
 BATCH_SOURCES = ("tuned.cu", "registers.cu", "two_kernels.cu", "naive.cu", "mutants/bias_ignored.cu")
 BATCH = 50
@@ -38,17 +41,19 @@ PEER_SOFTMAX_S = (49.0, 53.0)
 """Seconds a verdict of torch's load_inline with another project's evaluator, same kernel and GPU."""
 
 
-def run(at: Station, out: Path, budget: Budget, earlier: Path | None = None) -> None:
-    state = State("throughput", out, earlier)
-    for task_id, source in ALONE:
-        for number in range(REPEATS):
-            key = f"alone {task_id} {source} {number}"
-            if key not in state and budget.allows(25):
-                state.put(key, budget.timed(lambda t=task_id, s=source: alone(t, s)))
-    key = f"batch {BATCH_TASK} of {BATCH}"
-    if key not in state and budget.allows(60):
-        state.put(key, batch(at, load_task(BATCH_TASK)))
-    report(state)
+def run(section: Section) -> None:
+    """Alone first, while this process has no context: the grading would call it a stranger."""
+    reserve = 0.5 * section.budget.left  # for the batch
+    for task_id, source in ALONE[:1] if section.rehearsal else ALONE:
+        if section.budget.left - reserve > ALONE_S:
+            limit = section.budget.left - 3
+            section.attempt(f"alone {task_id} {source}", partial(alone, task_id, source, limit))
+    count = 3 if section.rehearsal else BATCH
+    if section.budget.allows(6):
+        section.attempt(
+            f"batch {BATCH_TASK} of {count}", partial(batch, section, load_task(BATCH_TASK), count)
+        )
+    section.complete = True
 
 
 def fresh_copy(task: Task, source: str, directory: Path, number: int) -> Path:
@@ -59,7 +64,7 @@ def fresh_copy(task: Task, source: str, directory: Path, number: int) -> Path:
     return path
 
 
-def alone(task_id: str, source: str) -> dict[str, Any]:
+def alone(task_id: str, source: str, limit_s: float) -> dict[str, Any]:
     """One grading in a process of its own, by the program that users call."""
     task = load_task(task_id)
     with tempfile.TemporaryDirectory() as directory:
@@ -74,41 +79,58 @@ def alone(task_id: str, source: str) -> dict[str, Any]:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=120,
+            timeout=limit_s,
+            check=False,
         )
         wall = time.monotonic() - start
     try:
         verdict = json.loads(done.stdout)
     except ValueError:
-        return {"kind": "no verdict", "wall": round(wall, 2), "stderr": done.stderr[-800:]}
+        return {"failed": f"no verdict (status {done.returncode}) in {wall:.1f} s: {done.stderr[-800:]}"}
     return row(verdict, wall)
 
 
 def row(verdict: dict[str, Any], wall: float) -> dict[str, Any]:
     timing = verdict.get("timing", {})
+    workloads = timing.get("workloads", ())
     return {
         "kind": verdict["kind"],
         "outcome": timing.get("outcome", timing.get("reason", verdict.get("message", ""))),
         "ratio": timing.get("ratio"),
-        "bench": len(timing.get("workloads", ())),
-        "pairs": [w["pairs"] for w in timing.get("workloads", ())],
+        "opponents": [w["expert"] for w in workloads],
+        "pairs": [w["pairs"] for w in workloads],
+        "looks": [w["looks"] for w in workloads],
         "wall": round(wall, 3),
         **verdict["seconds"],
     }
 
 
-def batch(at: Station, task: Task) -> dict[str, Any]:
+def batch(section: Section, task: Task, count: int) -> dict[str, Any]:
+    """As many verdicts as the budget allows; the clock starts when the first source is handed in."""
     with tempfile.TemporaryDirectory() as directory:
         paths = [
-            fresh_copy(task, BATCH_SOURCES[k % len(BATCH_SOURCES)], Path(directory), k) for k in range(BATCH)
+            fresh_copy(task, BATCH_SOURCES[k % len(BATCH_SOURCES)], Path(directory), k) for k in range(count)
         ]
         start = last = time.monotonic()
-        rows = []
-        for position, verdict in judge_many_on_gpu(task, paths, at):
-            now = time.monotonic()
-            rows.append({"file": paths[position].name, "gap": round(now - last, 3), **seconds_of(verdict)})
-            last = now
-        return {"wall": round(last - start, 3), "a_verdict": round((last - start) / BATCH, 3), "rows": rows}
+        rows: list[dict[str, Any]] = []
+        verdicts = judge_many_on_gpu(task, paths, section.at)
+        try:
+            for position, verdict in verdicts:
+                now = time.monotonic()
+                rows.append(
+                    {"file": paths[position].name, "gap": round(now - last, 3), **seconds_of(verdict)}
+                )
+                last = now
+                if section.budget.left < 4:
+                    break
+        finally:
+            verdicts.close()  # type: ignore[attr-defined]
+        return {
+            "wall": round(last - start, 3),
+            "verdicts": len(rows),
+            "a_verdict": round((last - start) / max(1, len(rows)), 3),
+            "rows": rows,
+        }
 
 
 def seconds_of(verdict: Verdict) -> dict[str, Any]:
@@ -124,31 +146,21 @@ def report(state: State) -> None:
     rows = []
     for key, r in state.data.items():
         if key.startswith("alone"):
-            _, task, source, number = key.split(" ")
-            rows.append(
-                [
-                    f"{task} {source} {number}",
-                    r["kind"],
-                    str(r.get("outcome", r.get("stderr", "")))[:40],
-                    r.get("bench", ""),
-                    *(r.get(k, "") for k in ("build", "record", "run", "check", "gpu_held", "total", "wall")),
-                ]
-            )
+            shown = str(r.get("outcome", r.get("failed", "")))[:40]
+            rest = [r.get(k, "") for k in ("build", "record", "run", "check", "gpu_held", "total", "wall")]
+            rows.append([key[6:], r.get("kind", "failed"), shown, len(r.get("opponents", ())), *rest])
     header = ["verdict", "kind", "outcome", "bench"]
     header += ["build", "record", "run", "check", "held", "total", "wall"]
-    table("Seconds of one verdict from cold", header, rows)
+    peer = f"the softmax by a peer's evaluator: {PEER_SOFTMAX_S[0]:g} to {PEER_SOFTMAX_S[1]:g} s"
+    table(f"Seconds of one verdict from cold ({peer})", header, rows)
     for key, r in state.data.items():
-        if key.startswith("batch"):
+        if key.startswith("batch") and r.get("rows"):
             held = [x["gpu_held"] for x in r["rows"]]
-            print(
-                f"\n{key}: {r['wall']} s, {r['a_verdict']} s a verdict; "
-                f"GPU held {statistics.mean(held):.2f} s"
-            )
             kinds: dict[str, int] = {}
             for x in r["rows"]:
                 name = f"{x['kind']} {x['outcome'] if x['kind'] == 'correct' else ''}".strip()
                 kinds[name] = kinds.get(name, 0) + 1
-            print(f"  {kinds}")
-    print(
-        f"\nthe same softmax kernel with a peer's evaluator: {PEER_SOFTMAX_S[0]:g} to {PEER_SOFTMAX_S[1]:g} s"
-    )
+            print(
+                f"  {key}: {r['verdicts']} verdicts in {r['wall']} s, {r['a_verdict']} s a verdict; GPU held "
+                f"{statistics.mean(held):.2f} s on average; {kinds}"
+            )
