@@ -7,7 +7,7 @@
 // * up to 1024 elements of any alignment: a block takes a span of rows that begins and ends at a multiple of
 //   16 bytes, brings it to shared memory in vectors, lets one warp work on each row, and stores the span in
 //   vectors again. Single rows of odd length would need element-sized accesses.
-// * longer: one block a row; HELD vectors a thread stay in registers, the next ones are parked in shared
+// * longer: one block a row; some vectors a thread stay in registers, the next ones are parked in shared
 //   memory, and only what does not fit there is read a second time, from L2. The few elements before the
 //   first and after the last aligned vector go to one thread each.
 //
@@ -16,8 +16,8 @@
 // lanes and warps with one barrier a row. The difference x - largest is taken before scaling to base two:
 // folding both into one fma would round largest * log2(e), differently in every thread.
 //
-// For rows of a vocabulary one block fills a multiprocessor. It would leave the bus idle while it reduces
-// and stores, so it asks L2 for its next row first.
+// For rows of a vocabulary one or two blocks fill a multiprocessor. They would leave the bus idle while they
+// reduce and store, so they ask L2 for their next rows first.
 #include "solve.h"
 
 #include <cfloat>
@@ -60,6 +60,12 @@ __device__ uint4 nothing() {
     return make_uint4(word, word, word, word);
 }
 
+// To the compiler these are new numbers. Otherwise it keeps every bf16 that it once made a float as a float, in
+// twice the registers, until the results are written.
+__device__ void forget(uint4& raw) {
+    asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+}
+
 __device__ float largest_of(const uint4& raw, float largest) {
 #pragma unroll
     for (int i = 0; i < VECTOR; ++i) largest = fmaxf(largest, element(raw, i));
@@ -81,9 +87,9 @@ __device__ uint4 results(const uint4& raw, float largest, float scale) {
     return packed;
 }
 
-// --- aligned rows of up to 32 * HELD vectors: a warp each ----------------------------------------
+// --- aligned rows of up to 32 * KEPT vectors: a warp each ----------------------------------------
 
-template <int HELD>
+template <int KEPT>
 __global__ void __launch_bounds__(256) warp_rows(const x_t* __restrict__ x, y_t* __restrict__ y, int64_t rows,
                                                  int vectors) {
     int64_t row = blockIdx.x * (int64_t)8 + threadIdx.x / 32;
@@ -92,18 +98,18 @@ __global__ void __launch_bounds__(256) warp_rows(const x_t* __restrict__ x, y_t*
     const uint4* from = reinterpret_cast<const uint4*>(x) + row * vectors;
     uint4* to = reinterpret_cast<uint4*>(y) + row * vectors;
 
-    uint4 raw[HELD];
+    uint4 raw[KEPT];
     Pair mine = empty();
 #pragma unroll
-    for (int v = 0; v < HELD; ++v) raw[v] = v * 32 + lane < vectors ? __ldcs(from + v * 32 + lane) : nothing();
+    for (int v = 0; v < KEPT; ++v) raw[v] = v * 32 + lane < vectors ? __ldcs(from + v * 32 + lane) : nothing();
 #pragma unroll
-    for (int v = 0; v < HELD; ++v) mine.largest = largest_of(raw[v], mine.largest);
+    for (int v = 0; v < KEPT; ++v) mine.largest = largest_of(raw[v], mine.largest);
 #pragma unroll
-    for (int v = 0; v < HELD; ++v) mine.sum += sum_of(raw[v], mine.largest);
+    for (int v = 0; v < KEPT; ++v) mine.sum += sum_of(raw[v], mine.largest);
     mine = over_warp(mine);
     float scale = 1.0f / mine.sum;
 #pragma unroll
-    for (int v = 0; v < HELD; ++v)
+    for (int v = 0; v < KEPT; ++v)
         if (v * 32 + lane < vectors) __stcs(to + v * 32 + lane, results(raw[v], mine.largest, scale));
 }
 
@@ -191,9 +197,9 @@ __device__ void ask_l2_for(const x_t* row, int64_t columns) {
         asm volatile("prefetch.global.L2 [%0];" ::"l"(begin + at));
 }
 
-// `parked`: vectors a thread in dynamic shared memory, behind the HELD ones in registers.
-template <int THREADS, int HELD>
-__global__ void __launch_bounds__(THREADS)
+// `parked`: vectors a thread in dynamic shared memory, behind the KEPT ones in registers.
+template <int THREADS, int KEPT>
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     block_rows(const x_t* __restrict__ x, y_t* __restrict__ y, int64_t rows, int64_t columns, int parked) {
     extern __shared__ uint4 shared[];
     __shared__ Pair warps[2][THREADS / 32];  // alternating, so that one barrier a row is enough
@@ -202,33 +208,39 @@ __global__ void __launch_bounds__(THREADS)
         Cut cut(x + row * columns, columns);
         const uint4* from = reinterpret_cast<const uint4*>(x + row * columns + cut.head);
         int64_t edge = cut.edge(thread);
-        int64_t parked_end = min(cut.vectors, (HELD + parked) * (int64_t)THREADS);
+        int64_t parked_end = min(cut.vectors, (KEPT + parked) * (int64_t)THREADS);
 
-        uint4 raw[HELD];
+        uint4 raw[KEPT];
         Pair mine = empty();
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) {
+        for (int v = 0; v < KEPT; ++v) {
             int at = v * THREADS + thread;
             raw[v] = at < cut.vectors ? __ldcs(from + at) : nothing();
         }
         float at_edge = edge >= 0 ? float(x[row * columns + edge]) : -INFINITY;
         mine.largest = fmaxf(mine.largest, at_edge);
 #pragma unroll 4
-        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS) {
+        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS) {
             uint4 vector = __ldcs(from + at);
-            shared[at - HELD * THREADS] = vector;
+            shared[at - KEPT * THREADS] = vector;
             mine.largest = largest_of(vector, mine.largest);
         }
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) mine.largest = largest_of(raw[v], mine.largest);
+        for (int v = 0; v < KEPT; ++v) {
+            mine.largest = largest_of(raw[v], mine.largest);
+            forget(raw[v]);
+        }
 
         mine.sum = exponential(at_edge - mine.largest);
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) mine.sum += sum_of(raw[v], mine.largest);
-        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS)
-            mine.sum += sum_of(shared[at - HELD * THREADS], mine.largest);
+        for (int v = 0; v < KEPT; ++v) {
+            mine.sum += sum_of(raw[v], mine.largest);
+            forget(raw[v]);
+        }
+        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS)
+            mine.sum += sum_of(shared[at - KEPT * THREADS], mine.largest);
 #pragma unroll 4
-        for (int64_t at = (HELD + parked) * THREADS + thread; at < cut.vectors; at += THREADS) {
+        for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS) {
             uint4 vector = __ldg(from + at);
             float largest = largest_of(vector, -FLT_MAX);
             mine = merge(mine, {largest, sum_of(vector, largest)});
@@ -240,17 +252,21 @@ __global__ void __launch_bounds__(THREADS)
 
         uint4* to = reinterpret_cast<uint4*>(y + row * columns + cut.head);
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) {
+        for (int v = 0; v < KEPT; ++v) {
             int at = v * THREADS + thread;
             if (at < cut.vectors) __stcs(to + at, results(raw[v], all.largest, scale));
         }
-        for (int64_t at = HELD * THREADS + thread; at < parked_end; at += THREADS)
-            __stcs(to + at, results(shared[at - HELD * THREADS], all.largest, scale));
-        for (int64_t at = (HELD + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
+        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS)
+            __stcs(to + at, results(shared[at - KEPT * THREADS], all.largest, scale));
+        for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
             __stcs(to + at, results(__ldcs(from + at), all.largest, scale));
         if (edge >= 0) y[row * columns + edge] = y_t(exponential(at_edge - all.largest) * scale);
     }
 }
+
+// Vectors a thread in registers for rows of any length. A thread of such a block has 64 registers: eight
+// vectors in them leave no room to take bf16 apart.
+constexpr int HELD = sizeof(x_t) == 4 ? 8 : 4;
 
 // --- which kernel --------------------------------------------------------------------------------
 
@@ -272,15 +288,28 @@ static void launch_spans(const x_t* x, y_t* y, int64_t rows, int columns, cudaSt
         spans<32><<<blocks, 256, bytes, stream>>>(x, y, rows, columns, rows_a_span);
 }
 
-static void launch_vocabulary(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaStream_t stream) {
-    constexpr int THREADS = 1024, HELD = 8, PARK_BYTES = THREADS * 16;
-    int64_t beyond = (columns / VECTOR - HELD * THREADS + THREADS - 1) / THREADS;
-    int64_t room = (attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024) / PARK_BYTES;
-    int parked = (int)max((int64_t)0, min(beyond, room));
-    auto kernel = block_rows<THREADS, HELD>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, parked * PARK_BYTES);
-    int64_t blocks = min(rows, (int64_t)attribute(cudaDevAttrMultiProcessorCount));
-    kernel<<<(unsigned)blocks, THREADS, parked * PARK_BYTES, stream>>>(x, y, rows, columns, parked);
+// Vectors a thread that find no place in registers.
+static int beyond_registers(int64_t vectors, int threads) {
+    return (int)max((int64_t)0, (vectors + threads - 1) / threads - HELD);
+}
+
+template <int THREADS>
+static void launch_long(const x_t* x, y_t* y, int64_t rows, int64_t columns, int parked, cudaStream_t stream) {
+    int bytes = parked * THREADS * 16;
+    cudaFuncSetAttribute(block_rows<THREADS, HELD>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    int64_t blocks = min(rows, attribute(cudaDevAttrMultiProcessorCount) * (int64_t)(1024 / THREADS));
+    block_rows<THREADS, HELD><<<(unsigned)blocks, THREADS, bytes, stream>>>(x, y, rows, columns, parked);
+}
+
+// Two blocks of 512 threads on a multiprocessor, if both rows fit; else one of 1024.
+static void launch_long_rows(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaStream_t stream) {
+    int64_t vectors = columns / VECTOR;
+    int half_room = (attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 - 2048) / (512 * 16);
+    int room = (attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024) / (1024 * 16);
+    if (beyond_registers(vectors, 512) <= half_room)
+        launch_long<512>(x, y, rows, columns, beyond_registers(vectors, 512), stream);
+    else
+        launch_long<1024>(x, y, rows, columns, min(beyond_registers(vectors, 1024), room), stream);
 }
 
 extern "C" void solve(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaStream_t stream) {
@@ -298,8 +327,6 @@ extern "C" void solve(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaS
         block_rows<128, 4><<<(unsigned)rows, 128, 0, stream>>>(x, y, rows, columns, 0);
     else if (vectors <= 256 * 4)
         block_rows<256, 4><<<(unsigned)rows, 256, 0, stream>>>(x, y, rows, columns, 0);
-    else if (vectors <= 512 * 8)
-        block_rows<512, 8><<<(unsigned)rows, 512, 0, stream>>>(x, y, rows, columns, 0);
     else
-        launch_vocabulary(x, y, rows, columns, stream);
+        launch_long_rows(x, y, rows, columns, stream);
 }

@@ -1,13 +1,13 @@
 // Tuned for the memory system: logits are read once and gradients written once.
 //
 // The idea. A token's maximum and sum must be known before its first gradient, so its logits wait on the
-// chip: eight vectors of 16 bytes a thread in registers, the next ones in shared memory, and only what fits in
+// chip: four vectors of 16 bytes a thread in registers, the next ones in shared memory, and only what fits in
 // neither (no vocabulary of today on a large GPU) is read a second time. A thread knows the largest of its
 // own logits before it sums exponentials, so each logit costs one exponential for the sum and one for its
 // gradient; pairs (largest, sum) merge across the block with one barrier.
 //
-// A block of 1024 threads fills a multiprocessor and walks over tokens. While it reduces and stores, the bus
-// would have nothing to read, so it asks L2 for its next row before. Rows of odd length begin anywhere: the
+// One block of 1024 threads, or two of 512, fill a multiprocessor and walk over tokens. While they reduce and
+// store, the bus would have nothing to read, so they ask L2 for their next rows before. Rows of odd length begin anywhere: the
 // few logits before the first and after the last aligned vector go to one thread each. Short vocabularies
 // take smaller blocks, one token each.
 //
@@ -18,6 +18,9 @@
 #include <cfloat>
 
 constexpr int VECTOR = 8;  // logits of a 16-byte access
+
+// Vectors a thread in registers. It has 64 of them: eight vectors leave no room to take bf16 apart.
+constexpr int HELD = 4;
 
 struct Pair {
     float largest, sum;  // sum of exp(x - largest)
@@ -59,6 +62,12 @@ __device__ float logit(const uint4& raw, int i) {
 
 // A vector of -infinity: takes part in a row without adding anything.
 __device__ uint4 nothing() { return make_uint4(0xff80ff80u, 0xff80ff80u, 0xff80ff80u, 0xff80ff80u); }
+
+// To the compiler these are new numbers. Otherwise it keeps every bf16 that it once made a float as a float, in
+// twice the registers, until the results are written.
+__device__ void forget(uint4& raw) {
+    asm volatile("" : "+r"(raw.x), "+r"(raw.y), "+r"(raw.z), "+r"(raw.w));
+}
 
 __device__ float largest_of(const uint4& raw, float largest) {
 #pragma unroll
@@ -129,8 +138,8 @@ __device__ void ignored(const Cut& cut, dlogits_t* gradient, int edge) {
 }
 
 // `parked`: vectors a thread in dynamic shared memory, behind the HELD ones in registers.
-template <int THREADS, int HELD>
-__global__ void __launch_bounds__(THREADS)
+template <int THREADS>
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     cross_entropy(const logits_t* __restrict__ logits, const labels_t* __restrict__ labels,
                   float* __restrict__ loss, dlogits_t* __restrict__ dlogits, int64_t rows, int columns,
                   int64_t ignore_index, float grad_scale, int parked) {
@@ -167,11 +176,17 @@ __global__ void __launch_bounds__(THREADS)
             mine.largest = largest_of(vector, mine.largest);
         }
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) mine.largest = largest_of(raw[v], mine.largest);
+        for (int v = 0; v < HELD; ++v) {
+            mine.largest = largest_of(raw[v], mine.largest);
+            forget(raw[v]);
+        }
 
         mine.sum = exponential(at_edge - mine.largest);
 #pragma unroll
-        for (int v = 0; v < HELD; ++v) mine.sum += sum_of(raw[v], mine.largest);
+        for (int v = 0; v < HELD; ++v) {
+            mine.sum += sum_of(raw[v], mine.largest);
+            forget(raw[v]);
+        }
         for (int at = HELD * THREADS + thread; at < parked_end; at += THREADS)
             mine.sum += sum_of(shared[at - HELD * THREADS], mine.largest);
         for (int at = (HELD + parked) * THREADS + thread; at < cut.vectors; at += THREADS) {
@@ -208,26 +223,28 @@ static int attribute(cudaDeviceAttr which) {
     return value;
 }
 
+// Vectors a thread that find no place in registers.
+static int beyond_registers(int vectors, int threads) {
+    return max(0, (vectors + threads - 1) / threads - HELD);
+}
+
 extern "C" void solve(const logits_t* logits, const labels_t* labels, loss_t* loss, dlogits_t* dlogits,
                       int64_t rows, int64_t vocabulary, int64_t ignore_index, float grad_scale,
                       cudaStream_t stream) {
     int columns = (int)vocabulary, vectors = columns / VECTOR;
-    if (vectors <= 128 * 8) {
-        cross_entropy<128, 8><<<(unsigned)rows, 128, 0, stream>>>(logits, labels, loss, dlogits, rows, columns,
-                                                                  ignore_index, grad_scale, 0);
-        return;
-    }
-    if (vectors <= 512 * 8) {
-        cross_entropy<512, 8><<<(unsigned)rows, 512, 0, stream>>>(logits, labels, loss, dlogits, rows, columns,
-                                                                  ignore_index, grad_scale, 0);
-        return;
-    }
-    constexpr int THREADS = 1024, HELD = 8, PARK_BYTES = THREADS * 16;
-    int room = (attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024) / PARK_BYTES;
-    int parked = max(0, min((vectors - HELD * THREADS + THREADS - 1) / THREADS, room));
-    auto kernel = cross_entropy<THREADS, HELD>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, parked * PARK_BYTES);
-    int64_t blocks = min(rows, (int64_t)attribute(cudaDevAttrMultiProcessorCount));
-    kernel<<<(unsigned)blocks, THREADS, parked * PARK_BYTES, stream>>>(logits, labels, loss, dlogits, rows,
-                                                                       columns, ignore_index, grad_scale, parked);
+    int half_room = (attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 2 - 2048) / (512 * 16);
+    int room = (attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - 1024) / (1024 * 16);
+    auto launch = [&](auto kernel, int threads, int64_t blocks, int parked) {
+        int bytes = parked * threads * 16;
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        kernel<<<(unsigned)min(rows, blocks), threads, bytes, stream>>>(
+            logits, labels, loss, dlogits, rows, columns, ignore_index, grad_scale, parked);
+    };
+    int64_t multiprocessors = attribute(cudaDevAttrMultiProcessorCount);
+    if (vectors <= 128 * HELD)
+        launch(cross_entropy<128>, 128, rows, 0);
+    else if (beyond_registers(vectors, 512) <= half_room)  // two rows on a multiprocessor
+        launch(cross_entropy<512>, 512, 2 * multiprocessors, beyond_registers(vectors, 512));
+    else
+        launch(cross_entropy<1024>, 1024, multiprocessors, min(beyond_registers(vectors, 1024), room));
 }
