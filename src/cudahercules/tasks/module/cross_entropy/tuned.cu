@@ -2,14 +2,14 @@
 //
 // The idea. A token's maximum and sum must be known before its first gradient, so its logits wait on the
 // chip: four vectors of 16 bytes a thread in registers, the next ones in shared memory, and only what fits in
-// neither (no vocabulary of today on a large GPU) is read a second time. A thread knows the largest of its
-// own logits before it sums exponentials, so each logit costs one exponential for the sum and one for its
+// neither (classes beyond 147456 on an H200) is read a second time. A thread knows the largest of its own
+// logits before it sums exponentials, so each logit costs one exponential for the sum and one for its
 // gradient; pairs (largest, sum) merge across the block with one barrier.
 //
 // One block of 1024 threads, or two of 512, fill a multiprocessor and walk over tokens. While they reduce and
-// store, the bus would have nothing to read, so they ask L2 for their next rows before. Rows of odd length begin anywhere: the
-// few logits before the first and after the last aligned vector go to one thread each. Short vocabularies
-// take smaller blocks, one token each.
+// store, the bus would have nothing to read, so they ask L2 for their next rows before. Rows of odd length
+// begin anywhere: the few logits before the first and after the last aligned vector go to one thread each.
+// Short vocabularies take smaller blocks, one token each.
 //
 // The label's element is an ordinary one when the gradient is written; the thread that holds it subtracts.
 // The loss needs its logit, which one thread reads again. Ignored tokens are not read at all.

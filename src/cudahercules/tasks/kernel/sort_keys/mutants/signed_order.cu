@@ -6,7 +6,8 @@ __device__ int64_t rank_in(const uint32_t* run, int64_t length, uint32_t key, bo
     int64_t low = 0, high = length;
     while (low < high) {
         int64_t middle = (low + high) / 2;
-        bool before = equal_come_before ? (int32_t)run[middle] <= (int32_t)key : (int32_t)run[middle] < (int32_t)key;
+        int32_t ours = key, other = run[middle];
+        bool before = equal_come_before ? other <= ours : other < ours;
         if (before)
             low = middle + 1;
         else

@@ -60,6 +60,7 @@ __global__ void cross_entropy(logits_t* logits, const labels_t* labels, float* l
 extern "C" void solve(const logits_t* logits, const labels_t* labels, loss_t* loss, dlogits_t* dlogits,
                       int64_t rows, int64_t vocabulary, int64_t ignore_index, float grad_scale,
                       cudaStream_t stream) {
-    cross_entropy<<<(unsigned)rows, THREADS, 0, stream>>>(const_cast<logits_t*>(logits), labels, loss, dlogits, vocabulary,
+    auto writable = const_cast<logits_t*>(logits);
+    cross_entropy<<<(unsigned)rows, THREADS, 0, stream>>>(writable, labels, loss, dlogits, vocabulary,
                                                           ignore_index, grad_scale);
 }
