@@ -58,7 +58,7 @@ def test_tasks_and_their_filters(hercules):
         "tasks", "--class", "kernel", "--family", "gemm", "--target", "general", "--json"
     ).json
     assert TASK in [row["id"] for row in filtered] and len(filtered) < len(rows)
-    assert {(row["family"], row["target"]) for row in filtered} == {("kernel/gemm", "general")}
+    assert all("gemm" in row["family"] and row["target"] == "general" for row in filtered)
     assert TASK in hercules("tasks", "--domain", "ALGEBRA").out
 
 

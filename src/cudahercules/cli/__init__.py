@@ -10,7 +10,7 @@ from types import FrameType
 
 import typer
 
-from cudahercules.cli import authoring, browse, grading, machine, proving
+from cudahercules.cli import authoring, browse, grading, iterating, machine, proving
 from cudahercules.cli.common import INTERRUPTED
 from cudahercules.process import allow_children, stop_children
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 correct, 1 not correct, 2 wrong use, 3 machine or infrastructure.",
 )
-for group in (grading, browse, authoring, proving, machine):
+for group in (grading, iterating, browse, authoring, proving, machine):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
 

@@ -39,9 +39,7 @@ def new(
         emit(f"  export HERCULES_TASKS={root.resolve()}")
     for arguments, what in steps:
         emit(f"  {program_name()} {arguments}\n      {what}")
-    emit(
-        "Edit task.yaml first, then family.py, prompt.md and naive.cu; docs/task-format.md explains them."
-    )
+    emit("Edit task.yaml first, then family.py, prompt.md and naive.cu; docs/task-format.md explains them.")
 
 
 def _shown(path: Path) -> str:

@@ -44,10 +44,17 @@ def tasks(
         return
     if not found:
         raise UsageError("no task fits these filters; `hercules tasks` lists all")
-    from cudahercules.report.text import console, table
+    from cudahercules.report.terminal import console, cut, is_wide, table
 
-    rows = [[t.id, t.title, t.domain, str(len(t.workloads))] for t in found]
-    console().print(table(("task", "title", "domain", "workloads"), rows, right=("workloads",)))
+    out = console()
+    if is_wide(out):
+        rows = [[t.id, t.title, t.domain, str(len(t.workloads))] for t in found]
+        columns: tuple[str, ...] = ("task", "title", "domain", "workloads")
+    else:
+        room = max(12, out.width - max(len(t.id) for t in found) - 5)
+        rows = [[t.id, cut(t.title, room)] for t in found]
+        columns = ("task", "title")
+    out.print(table(columns, rows, right=("workloads",), whole=("task",)))
 
 
 def _known(option: str, value: str | None, choices: list[str]) -> None:

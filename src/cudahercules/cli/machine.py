@@ -29,14 +29,21 @@ def doctor(json: Json = False) -> None:
 def _print_diagnosis(diagnosis: Any) -> None:
     from rich.text import Text
 
-    from cudahercules.report.text import console, table
+    from cudahercules.report.terminal import BAD, GOOD, NEITHER, console, is_wide, say, table
 
-    colours = {"ok": "green", "missing": "yellow", "broken": "bold red"}
-    rows = [
-        [c.name, Text(c.state, style=colours.get(c.state, "")), c.needed_for, c.detail, c.remedy]
-        for c in diagnosis.checks
-    ]
-    console().print(table(("what", "state", "needed for", "found", "to get it"), rows))
+    colours, out = {"ok": GOOD, "missing": NEITHER, "broken": f"bold {BAD}"}, console()
+    if is_wide(out):
+        rows = [
+            [c.name, Text(c.state, style=colours.get(c.state, "")), c.needed_for, c.detail, c.remedy]
+            for c in diagnosis.checks
+        ]
+        out.print(table(("what", "state", "needed for", "found", "to get it"), rows))
+        return
+    for c in diagnosis.checks:
+        line = Text(f"{c.state:<8}", style=colours.get(c.state, ""))
+        out.print(line.append(f"{c.name}: {c.detail}" if c.detail else c.name, style="default"))
+        if c.state != "ok":
+            say(out, f"for {c.needed_for}: {c.remedy}", indent=8)
 
 
 @explained

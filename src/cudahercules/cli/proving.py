@@ -48,22 +48,17 @@ def lint(names: Tasks = None, device: Device = "auto", json: Json = False) -> No
 
 
 def _print_lint(report: LintReport) -> None:
-    from cudahercules.report.text import clean, console, table
+    from cudahercules.report.terminal import clean, console, is_wide, table
 
     out = console()
-    rows: list[list[Any]] = [
-        [
-            r.subject,
-            r.sort,
-            r.expected,
-            _mark(r.got or "not run", r.outcome),
-            clean(r.detail),
-            f"{r.seconds:.1f}" if r.seconds else "",
-        ]
-        for r in report.rows
-    ]
+    rows: list[list[Any]] = []
+    for r in report.rows:
+        got, seconds = _mark(r.got or "not run", r.outcome), f"{r.seconds:.1f}" if r.seconds else ""
+        row = [r.subject, r.sort, r.expected, got, clean(r.detail), seconds]
+        rows.append(row if is_wide(out) else [r.subject, got, clean(r.detail)])
     out.print(f"{report.task} on the {report.device} judge")
-    out.print(table(("subject", "sort", "expected", "got", "detail", "s"), rows, right=("s",)))
+    columns = ("subject", "sort", "expected", "got", "detail", "s")
+    out.print(table(columns if is_wide(out) else ("subject", "got", "detail"), rows, right=("s",)))
     failed = sum(r.outcome == "failed" for r in report.rows)
     not_run = sum(r.outcome == "not_run" for r in report.rows)
     out.print(
@@ -74,7 +69,8 @@ def _print_lint(report: LintReport) -> None:
 def _mark(text: str, outcome: str) -> Text:
     from rich.text import Text
 
-    return Text(text, style={"ok": "green", "failed": "bold red", "not_run": "dim"}[outcome])
+    shown = f"{text} FAILED" if outcome == "failed" else text
+    return Text(shown, style={"ok": "green", "failed": "bold red", "not_run": "dim"}[outcome])
 
 
 @explained
@@ -106,7 +102,7 @@ def demo(
 def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     from rich.text import Text
 
-    from cudahercules.report.text import brief, coloured, console, cut, table
+    from cudahercules.report.text import brief, coloured, console, cut, say, table
 
     out = console()
     files, expected, verdicts = (
@@ -115,7 +111,7 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
     )
     room = out.width - files - expected - verdicts - 20  # 20: gaps between columns, and the seconds
     narrow = room < 24
-    if narrow:  # the expectation is shown by the colour alone then
+    if narrow:  # what is not as expected says WRONG then
         room += expected + 3
     for task_id in dict.fromkeys(g.bundled.task.id for g in results):
         out.print(Text(task_id, style="bold"))
@@ -138,7 +134,7 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
         if wrong
         else "every verdict is as expected."
     )
-    out.print(summary, soft_wrap=True)
+    say(out, summary)
     task = results[0].bundled.task.id
     out.print("\nTry next:")
     for arguments, what in (
@@ -147,7 +143,12 @@ def _print_demo(results: list[Graded], kind: str, seconds: float) -> None:
         (f"plan {task} FILE.cu", "what your file would run"),
         ("doctor", "what this machine can do"),
     ):
-        out.print(f"  {program_name()} {arguments:<{len(task) + 14}}  {what}", soft_wrap=True)
+        line = f"  {program_name()} {arguments:<{len(task) + 14}}  {what}"
+        if len(line) <= out.width:
+            out.print(line, soft_wrap=True)
+        else:
+            out.print(f"  {program_name()} {arguments}", soft_wrap=True)
+            say(out, what, indent=6)
 
 
 def _shown(graded: Graded) -> str:

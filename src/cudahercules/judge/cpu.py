@@ -84,6 +84,25 @@ def judge_on_cpu(
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def count_instructions(case: Case, evidence: Evidence, limit_s: float = LIMIT_S) -> dict[str, int]:
+    """PTX instructions that all threads execute, ``prepare`` included, by workload: the recorded plans
+    of ``evidence`` are run again by the emulator's counting build, on the same inputs.
+
+    A workload that does not end within ``limit_s`` (counting is slower) is left out."""
+    counts: dict[str, int] = {}
+    for workload in case.task.workloads:
+        plan = evidence.plans.get(workload.name)
+        if plan is None or evidence.artifact is None:
+            continue
+        case.notify(f"counting instructions of {workload.name}")
+        run = _Run(case, evidence.artifact, family_module(case.task), workload, plan, limit_s)
+        _, contents = run.operands()
+        outcome = emulate(plan, evidence.artifact, contents, limit_s, counting=True)
+        if isinstance(outcome, Completed) and outcome.counters.instructions is not None:
+            counts[workload.name] = outcome.counters.instructions
+    return counts
+
+
 def get_ready() -> None:
     """Build recorder and emulator, where they are not in the cache, while the candidate is compiled.
 
@@ -173,8 +192,7 @@ class _Run:
     def judge(self, pool: ThreadPoolExecutor, passed: Sequence[Checked]) -> Checked | Verdict:
         start = time.monotonic()
         seed = sample_seed(self.case.seed, self.workload.name)
-        values = {t.name: generate(self.task, t, self.workload, seed) for t in self.task.inputs}
-        contents = {t.name: self._contents(t, values) for t in self.task.tensors}
+        values, contents = self.operands()
         reference = pool.submit(partial(reference_of, self.family, self.task, self.workload, values))
         ran = time.monotonic()
         try:
@@ -200,6 +218,12 @@ class _Run:
             plan_sha256=self.plan.sha256,
             seconds=round(time.monotonic() - start, 4),
         )
+
+    def operands(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """The inputs' values, and what every buffer holds before the call."""
+        seed = sample_seed(self.case.seed, self.workload.name)
+        values = {t.name: generate(self.task, t, self.workload, seed) for t in self.task.inputs}
+        return values, {t.name: self._contents(t, values) for t in self.task.tensors}
 
     def _contents(self, tensor: Tensor, values: dict[str, np.ndarray]) -> np.ndarray:
         """What the tensor's buffer holds before the call: its values, or poison."""

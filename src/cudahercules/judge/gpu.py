@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def judge_on_gpu(
     ``roles`` restricts the workloads; without bench the verdict is not timed. ``limit_s`` bounds one
     sample, its inputs and eviction included. ``at`` is the station of a batch. ``against`` names an
     expert to play against instead of the panel's winner, ``rival`` another candidate; the verdict is
-    the rival's own if the rival fails (its ``candidate`` tells). Raises MachineError if this machine
+    the rival's own if the rival fails (its ``candidate_sha256`` tells). Raises MachineError if this machine
     lacks something; what goes wrong on the way is a verdict.
     """
     where = at or station()
@@ -345,7 +346,8 @@ class _Grading:
             self.case.notify(f"timing {workload.name} against {name}")
             result = _Duel(self, workload, name).run()
             measured.append(result)
-            rows.append(workload_row(self.task, workload, name, result, self.at.gpu.name))
+            row = workload_row(self.task, workload, name, result, self.at.gpu.name)
+            rows.append(row.model_copy(update={"expert_instructions": self._experts_mix(workload, name)}))
         self._note_held()
         if no_opponent:
             missing = ", ".join(e.name for e in self.task.experts) or "none is named"
@@ -364,11 +366,20 @@ class _Grading:
             self.case.notify(f"timing {workload.name} against {rival.case.candidate}")
             result = _Duel(self, workload, rival.case.candidate).run()
             measured.append(result)
-            rows.append(workload_row(self.task, workload, rival.case.candidate, result, self.at.gpu.name))
+            row = workload_row(self.task, workload, rival.case.candidate, result, self.at.gpu.name)
+            mix = mix_of_plan(rival.artifact, rival.evidence.plans[workload.name])
+            rows.append(row.model_copy(update={"expert_instructions": mix}))
         self._note_held()
         figure = task_row(self.task, rows, measured, None, (), secret=self._secret("task"))
         note = "the opponent is another candidate, not an expert"
         return figure.model_copy(update={"panel_missing": (), "panel_note": note})
+
+    def _experts_mix(self, workload: Workload, name: str) -> dict[str, int]:
+        """SASS instructions of an expert whose source is ours; of a library's kernels nothing is known."""
+        if not panels.is_plan(self.task, name):
+            return {}
+        built = self.at.plan_expert(self.task, name)
+        return mix_of_plan(built.artifact, built.plans[workload.name])
 
     def _note_held(self) -> None:
         if self.held_since is not None:
@@ -570,3 +581,11 @@ def _instruction_mixes(artifact: Artifact) -> dict[str, dict[str, int]]:
         return instruction_mix(artifact)
     except MachineError:
         return {}
+
+
+def mix_of_plan(artifact: Artifact, plan: LaunchPlan) -> dict[str, int]:
+    """SASS instructions by class, summed over the kernels that ``plan`` launches in ``solve``."""
+    mixes, total = _instruction_mixes(artifact), Counter[str]()
+    for kernel in {op.kernel for op in plan.solve if op.op == "kernel"}:
+        total.update(mixes.get(kernel, {}))
+    return dict(total)

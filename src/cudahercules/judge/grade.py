@@ -51,13 +51,56 @@ def grade(
     for what this machine lacks. An error in CUDAHercules itself gives an ``infrastructure_error``
     verdict; with HERCULES_DEBUG=1 its traceback goes to stderr.
     """
-    start = time.monotonic()
     task = load_task(task) if isinstance(task, str) else task
     kind = choose_device(device)
     if evidence is not None:
         evidence_directory.check_directory(Path(evidence))
-    candidate = load_candidate(Path(path))
-    case = Case(
+    grading = Grading(task, Path(path), kind, seed=seed, roles=roles, limit_s=limit_s, notify=notify)
+    verdict = grading.verdict()
+    if evidence is not None:
+        grading.case.notify("writing evidence")
+        evidence_directory.write(grading.evidence, verdict, Path(evidence))
+    return verdict
+
+
+class Grading:
+    """One candidate on its way to a verdict. ``compare`` keeps it to look at the plans afterwards.
+
+    Raises UsageError for a file that is no candidate or a seed that is none."""
+
+    def __init__(
+        self,
+        task: Task,
+        path: Path,
+        kind: Literal["gpu", "cpu"],
+        *,
+        seed: str | None = None,
+        roles: Sequence[WorkloadRole] | None = None,
+        limit_s: float = LIMIT_S,
+        notify: Callable[[str], None] | None = None,
+    ):
+        self.kind, self.roles, self.limit_s = kind, roles, limit_s
+        self.candidate = load_candidate(path)
+        self.case = new_case(task, self.candidate, seed, notify)
+        self.evidence = Evidence(task=task, candidate=self.candidate)
+
+    def verdict(self, rival: Grading | None = None) -> Verdict:
+        """Build, record, run and check; on a GPU time it against the panel, or against ``rival``,
+        which has a verdict already. A fault of ours is a verdict, too. Raises MachineError."""
+        try:
+            return _judge(self, rival)
+        except HerculesError:
+            raise
+        except Exception as error:
+            return self.case.infrastructure_error(_fault_of_ours(error))
+
+
+def new_case(
+    task: Task, candidate: Candidate, seed: str | None, notify: Callable[[str], None] | None
+) -> Case:
+    """The case of one grading that begins now. Raises UsageError for a seed that is none."""
+    start = time.monotonic()
+    return Case(
         task=task,
         candidate=candidate.name,
         candidate_sha256=candidate.sha256,
@@ -66,17 +109,6 @@ def grade(
         sandbox=_sandbox(),
         notify=notify or (lambda _stage: None),
     )
-    collected = Evidence(task=task, candidate=candidate)
-    try:
-        verdict = _judge(case, candidate, collected, kind, roles, limit_s)
-    except HerculesError:
-        raise
-    except Exception as error:
-        verdict = case.infrastructure_error(_fault_of_ours(error))
-    if evidence is not None:
-        case.notify("writing evidence")
-        evidence_directory.write(collected, verdict, Path(evidence))
-    return verdict
 
 
 def grade_many(
@@ -138,38 +170,26 @@ def _finished_here(resume: Path | None, task: Task) -> dict[str, Verdict]:
         return {}
     from cudahercules.judge.batch import finished
 
-    return {
-        candidate: verdict
-        for candidate, verdict in finished(resume, task).items()
-        if verdict.fingerprint.device == CPU_DEVICE
-    }
+    return finished(resume, task, CPU_DEVICE)
 
 
-def _judge(
-    case: Case,
-    candidate: Candidate,
-    evidence: Evidence,
-    kind: Literal["gpu", "cpu"],
-    roles: Sequence[WorkloadRole] | None,
-    limit_s: float,
-) -> Verdict:
-    gpu = _gpu_module().find_gpu() if kind == "gpu" else None
-    if gpu is not None:
+def _judge(grading: Grading, rival: Grading | None) -> Verdict:
+    case, evidence, roles = grading.case, grading.evidence, grading.roles
+    gpu = _gpu_module().find_gpu() if grading.kind == "gpu" else None
+    if gpu is None:
+        get_ready()
+    elif rival is None and (not roles or WorkloadRole.BENCH in roles):
         _gpu_module().get_ready(case.task, gpu)
     else:
-        get_ready()
+        _gpu_module().station(gpu)
     built_for = case.task.target.architecture
     architecture = (
         gpu.architecture if gpu is not None and not built_for else resolve_architecture(case.task.target)
     )
     case.architecture = architecture
-    if gpu is not None:
-        _gpu_module().get_ready(case.task, gpu)
-    else:
-        get_ready()
     case.notify("compiling")
     started = time.monotonic()
-    artifact = build(candidate, case.task, architecture)
+    artifact = build(grading.candidate, case.task, architecture)
     case.watch.build = time.monotonic() - started
     if isinstance(artifact, BuildFailure):
         return _build_failure(case, artifact)
@@ -177,9 +197,19 @@ def _judge(
     evidence.artifact = artifact
     if gpu is not None:
         chosen = tuple(roles) if roles else tuple(WorkloadRole)
-        return _gpu_module().judge_on_gpu(case, artifact, evidence, roles=chosen, limit_s=limit_s)
+        return _gpu_module().judge_on_gpu(
+            case, artifact, evidence, roles=chosen, limit_s=grading.limit_s, rival=_rival(rival)
+        )
     profile = load_profile(architecture)
-    return judge_on_cpu(case, artifact, profile, evidence, roles=roles or CHECKED_ROLES, limit_s=limit_s)
+    chosen = tuple(roles or CHECKED_ROLES)
+    return judge_on_cpu(case, artifact, profile, evidence, roles=chosen, limit_s=grading.limit_s)
+
+
+def _rival(grading: Grading | None) -> Any:
+    """The GPU judge's view of a candidate in the expert's place."""
+    if grading is None:
+        return None
+    return _gpu_module().Rival(grading.case, grading.evidence.artifact, grading.evidence)
 
 
 def _build_failure(case: Case, failure: BuildFailure) -> Verdict:

@@ -134,6 +134,7 @@ class TimedWorkload(Model):
     temperature_c: tuple[int, ...] = ()
     solo_expert_us: tuple[float, ...] = ()  # the expert alone, before and after
     outside_clock: dict[str, float] = Field(default_factory=dict)  # side -> events / process clock
+    expert_instructions: dict[str, int] = Field(default_factory=dict)  # SASS by class, where it is known
 
 
 class NotTimed(Model):
