@@ -43,10 +43,10 @@ GEMM_VARIANTS: dict[str, list[tuple[str, str]]] = {
 ATTENTION_VARIANTS: dict[str, list[tuple[str, str]]] = {
     "softmax behind products": [],
     "one product at a time": [
-        ("products_wait<1>();  // the scores", "products_wait<0>();"),
+        ("products_wait<1>(scores);", "products_wait<0>(scores);"),
         (
             "start_sums(t < work.tiles - 2);\n",
-            "start_sums(t < work.tiles - 2);\n        products_wait<0>();\n",
+            "start_sums(t < work.tiles - 2);\n        products_wait<0>(sums);\n",
         ),
     ],
     "V's offsets exchanged": [

@@ -72,15 +72,17 @@ __device__ void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 __device__ void load_box(uint32_t target, const CUtensorMap* map, int x, int y, uint32_t barrier) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
-        ::"r"(target), "l"(map), "r"(x), "r"(y), "r"(barrier) : "memory");
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(target), "l"(map), "r"(x), "r"(y), "r"(barrier)
+        : "memory");
 }
 
 __device__ void load_box_into_both(uint32_t target, const CUtensorMap* map, int x, int y, uint32_t barrier) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-        "[%0], [%1, {%2, %3}], [%4], %5;"
-        ::"r"(target), "l"(map), "r"(x), "r"(y), "r"(barrier), "h"((uint16_t)3) : "memory");
+        "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(target), "l"(map), "r"(x), "r"(y), "r"(barrier),
+        "h"((uint16_t)3)
+        : "memory");
 }
 
 __device__ void store_box(const CUtensorMap* map, uint32_t source, int x, int y) {
@@ -100,7 +102,8 @@ __device__ void meet() {  // every thread of the block, or of both blocks
     if constexpr (CLUSTER == 1) {
         __syncthreads();
     } else {
-        asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+        asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
     }
 }
 
@@ -230,6 +233,9 @@ __device__ void consume(const CUtensorMap* c, uint32_t stages, uint32_t staging,
             previous = ring.stage;
         }
         asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+        // The compiler does not know that wgmma ends later than it begins: keep it from reading sums earlier.
+#pragma unroll
+        for (int i = 0; i < 128; ++i) asm volatile("" : "+f"(sums[i])::"memory");
         if (lane < CLUSTER) barrier_arrive(empty + 8 * previous, lane);
 
         // Thread's sums: rows warp * 16 + lane / 4 (and 8 below), columns 8 j + lane % 4 * 2 (and one right).

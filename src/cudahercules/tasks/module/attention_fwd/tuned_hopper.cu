@@ -105,9 +105,13 @@ __device__ uint64_t tile(uint32_t address, int leading, int stride) {
 __device__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-template <int PENDING>
-__device__ void products_wait() {
+// Wait until at most PENDING groups of products are unfinished; `result` is what the finished ones wrote. The
+// empty statements keep the compiler from reading it earlier: it does not know that wgmma ends later.
+template <int PENDING, int COUNT>
+__device__ void products_wait(float (&result)[COUNT]) {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) asm volatile("" : "+f"(result[i])::"memory");
 }
 
 #define F8(d, i) \
@@ -323,7 +327,7 @@ __device__ void consume(const CUtensorMap* o_map, lse_t* lse, const Places& at, 
     barrier_wait(at.k_full, 0);
     products_begin();
     start_scores();
-    products_wait<0>();
+    products_wait<0>(scores);
     release(at.k_empty, keys);
     mask((work.tiles - 1) * KEYS);
     softmax.step(scores, scale2);
@@ -336,11 +340,11 @@ __device__ void consume(const CUtensorMap* o_map, lse_t* lse, const Places& at, 
         barrier_wait(at.v_full + 8 * values.stage, values.parity);
         products_begin();
         start_sums(t < work.tiles - 2);
-        products_wait<1>();  // the scores
+        products_wait<1>(scores);
         release(at.k_empty, keys);
         mask(t * KEYS);
         softmax.step(scores, scale2);
-        products_wait<0>();  // the sums
+        products_wait<0>(sums);
         release(at.v_empty, values);
 #pragma unroll
         for (int i = 0; i < HEAD_DIM / 2; ++i) sums[i] *= softmax.shrink[i % 4 / 2];
@@ -350,7 +354,7 @@ __device__ void consume(const CUtensorMap* o_map, lse_t* lse, const Places& at, 
     products_begin();
     start_sums(work.tiles > 1);
     softmax.finish();
-    products_wait<0>();
+    products_wait<0>(sums);
 
     if (lane % 4 == 0)
 #pragma unroll
