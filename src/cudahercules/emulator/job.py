@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudahercules.emulator.space import PAGE, Region, Space, page_runs
-from cudahercules.errors import MachineError, PlanError
+from cudahercules.errors import MachineError, PlanError, UsageError
 from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Relocation, Upload
 
 
@@ -54,8 +54,11 @@ def write_job(
     result_fd: int,
     threads: int,
     seconds: float,
+    asynchrony: str = "late",
 ) -> Job:
-    """Raises PlanError where an operation leaves its memory, MachineError if memory is short."""
+    """``asynchrony`` as in ``emulate``. Raises UsageError for another word, PlanError where an operation
+    leaves its memory, MachineError if memory is short."""
+    mode, seed = _asynchrony(asynchrony)
     offset = 0
     places: dict[str, tuple[int, int]] = {}
     lines: list[str] = []
@@ -96,8 +99,18 @@ def write_job(
     for name, (at, size) in places.items():
         np.frombuffer(mapped, np.uint8, size, at)[:] = contents[name].view(np.uint8).reshape(-1)
     mapped[blobs.start : blobs.start + blobs.size] = b"".join(blobs.parts)
-    lines.insert(0, f"job {memory} {result_fd} {total} {threads} {seconds} {plan.stack_limit}")
+    lines.insert(0, f"job {memory} {result_fd} {total} {threads} {seconds} {plan.stack_limit} {mode} {seed}")
     return Job(lines, memory, mapped, places)
+
+
+def _asynchrony(text: str) -> tuple[int, int]:
+    """The mode's number (as in ``state.hpp``) and its seed."""
+    if text in ("eager", "late"):
+        return ("eager", "late").index(text), 0
+    word, _, seed = text.partition(":")
+    if word == "random" and seed.isdecimal() and int(seed) < 1 << 64:
+        return 2, int(seed)
+    raise UsageError(f"asynchrony is eager, late or random:SEED, not {text!r}")
 
 
 def _memory_file(size: int) -> tuple[int, mmap.mmap]:

@@ -35,6 +35,7 @@ def emulate(
     *,
     threads: int | None = None,
     counting: bool = False,
+    asynchrony: str = "late",
 ) -> Outcome:
     """Run ``plan.prepare``, then ``plan.solve``.
 
@@ -45,6 +46,9 @@ def emulate(
     ``wall_s`` limits the run in seconds (translating and compiling come before it and are cached);
     ``threads`` is the number of OS threads (default: all cores that this process may use). With
     ``counting`` a build of its own counts dynamic instructions.
+
+    ``asynchrony`` says when asynchronous work (copies, wgmma) takes effect: ``eager`` when it is issued,
+    ``late`` when a wait demands it, ``random:SEED`` at either time. Correct programs cannot tell.
 
     Raises PlanError for a plan that does not fit the artifact or asks for what hardware would refuse,
     MachineError if this machine cannot do it.
@@ -57,7 +61,7 @@ def emulate(
     space = Space(plan, modules)
     result_fd = os.memfd_create("hercules-result")
     try:
-        job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s)
+        job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s, asynchrony)
         try:
             finished = run_limited(
                 [host],
