@@ -1,8 +1,9 @@
 """The families on this GPU: the panel ranked, honest candidates timed, mutants rejected, and our tuned
 kernels against the best *library* of the panel.
 
-The first members come first in everything: panels without what must be compiled at length, honest
-candidates, mutants; then torch.compile where there is time, then the other members.
+The first members come first in everything: all their experts come up side by side while mutants are
+rejected, then the panels are ranked and honest candidates timed, one at a time; the other members follow
+where there is time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from common import Section, State, Station, in_parallel, table
@@ -36,9 +38,10 @@ FIRST = (
     "kernel/rotary/hd128_halved@general",
 )
 REHEARSED = ("module/layernorm_fwd/fp32_4096@general", "kernel/gemm/fp32@general")
-COMPILED_AT_LENGTH = ("torch_compile", "torch_compile_max_autotune")
-"""Experts that take 5 to 30 s to come up."""
-COMPILE_S = 25.0
+AUTOTUNED = ("torch_compile_max_autotune",)
+COMPILED = ("torch_compile", *AUTOTUNED)
+"""Experts that take 10 s a shape (20 to 60 s) to come up."""
+WARM_UP_S, COMPILE_S = 45.0, 25.0
 HOSTILE_S = 5.0
 SIDE_BY_SIDE = 4
 """Untimed gradings at a time: each is a second of process start and a millisecond of GPU."""
@@ -56,38 +59,64 @@ def run(section: Section) -> None:
     tasks = [t for t in ordered_tasks() if not section.rehearsal or t.id in REHEARSED]
     first = [t for t in tasks if t.id in FIRST]
     at = section.at
-    for task in first:  # their processes import torch side by side
-        for expert in at.usable_experts(task):
-            if expert not in COMPILED_AT_LENGTH or not section.rehearsal:
-                at.expert_lanes(task, expert)
+    _ = section.state, at.profile, at.own_profile  # read once, before there are threads
+    late = AUTOTUNED if not section.rehearsal else COMPILED
+    mutants = Thread(target=must_fail, args=(section, first, "mutant"))
+    mutants.start()  # they need a moment of the GPU each, and nobody measures yet
+    ready = warm_up(section, first, late)
+    mutants.join()
     for task in first:
-        rank(section, task, quick=True)
-    if not section.rehearsal:
-        for task in first:
-            rank(section, task, quick=False)
-    for task in first:
+        rank(section, task, ready)
+    for task in sorted(first, key=lambda t: t.family == "kernel/gemm"):  # its naive kernel takes longest
         honest(section, task)
-    must_fail(section, first)
-    for task in tasks:
-        if task not in first:
-            rank(section, task, quick=True)
-            honest(section, task, only=("naive.cu", "tuned.cu"))
-            must_fail(section, [task])
-    section.complete = not section.budget.left < 5
+    must_fail(section, first, "hostile")
+    if section.rehearsal:
+        section.complete = True
+        return
+    for group in [first, *([t] for t in tasks if t not in first)]:
+        if section.budget.allows(COMPILE_S):
+            rank(section, group[0], warm_up(section, group, ()))
+            for task in group if group is not first else ():
+                must_fail(section, [task], "mutant")
+                honest(section, task, only=("naive.cu", "tuned.cu"))
+    section.complete = section.budget.left > 5
 
 
-def rank(section: Section, task: Task, *, quick: bool) -> None:
-    """Rank the experts that come up quickly, or the others; one at a time, each saved at once."""
+def warm_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> set[tuple[str, str]]:
+    """Bring up every expert on every bench workload, side by side: torch is imported and kernels are
+    compiled on all cores; nothing of this is timed. The (task, expert) pairs that came up."""
     at = section.at
+    ready: set[tuple[str, str]] = set()
+
+    def open_all(task: Task, expert: str) -> None:
+        for workload in task.workloads_of(WorkloadRole.BENCH):
+            at.open_expert(task, expert, workload)
+        ready.add((task.id, expert))
+
+    jobs = [
+        partial(open_all, t, e)
+        for t in tasks
+        for e in at.usable_experts(t)
+        if e not in without and f"panel {t.id} {e}" not in section.state
+    ]
+    deadline = min(time.monotonic() + WARM_UP_S, section.budget.end - 5)
+    for error in in_parallel(jobs, max(1, len(jobs)), deadline):
+        print(f"families: warming up: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    return set(ready)
+
+
+def rank(section: Section, task: Task, ready: set[tuple[str, str]]) -> None:
+    """Rank the experts that came up, and note those that this machine lacks; each is saved at once."""
+    at = section.at
+    usable = at.usable_experts(task)
     for expert in task.experts:
-        if (expert.name in COMPILED_AT_LENGTH) is quick:
-            continue
         key = f"panel {task.id} {expert.name}"
-        usable = expert.name in at.usable_experts(task)
-        if key not in section.state and not section.budget.allows(
-            0 if not usable else 6 if quick else COMPILE_S
-        ):
-            continue
+        if key not in section.state:
+            if expert.name in usable and (task.id, expert.name) not in ready:
+                print(f"families: {key}: not ready in time", flush=True)
+                continue
+            if not section.budget.allows(3):
+                return
         found = section.attempt(key, partial(standings, at, task, expert.name))
         if found is not None and "failed" not in found:
             save(at, task, found, section.out)
@@ -152,17 +181,15 @@ class Untimed:
         return Lanes([Lane(warm_process("candidate", self._at.gpu.index))])
 
 
-def must_fail(section: Section, tasks: list[Task]) -> None:
-    """Mutants and hostile candidates on smoke and check workloads only: none may reach the clock."""
+def must_fail(section: Section, tasks: list[Task], sort: str) -> None:
+    """Mutants or hostile candidates on smoke and check workloads only: none may reach the clock."""
+    cases = [(t, c) for t in tasks for c in bundled(t) if c.sort == sort]
+    if section.rehearsal:
+        cases = cases[:3]
     untimed = Untimed(section.at)
-    _ = section.at.profile  # read once, before there are threads
-    for sort in ("mutant", "hostile"):
-        cases = [(t, c) for t in tasks for c in bundled(t) if c.sort == sort]
-        if section.rehearsal:
-            cases = cases[:3]
-        jobs = [partial(_must_fail_one, section, untimed, task, case) for task, case in cases]
-        for error in in_parallel(jobs, SIDE_BY_SIDE, section.budget.end - 2):
-            print(f"families: {type(error).__name__}: {error}", flush=True)
+    jobs = [partial(_must_fail_one, section, untimed, task, case) for task, case in cases]
+    for error in in_parallel(jobs, SIDE_BY_SIDE, section.budget.end - 2):
+        print(f"families: {type(error).__name__}: {error}", flush=True)
 
 
 def _must_fail_one(section: Section, untimed: Untimed, task: Task, case: Bundled) -> None:

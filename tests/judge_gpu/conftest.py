@@ -138,6 +138,9 @@ class PretendStation:
     def start_experts(self, task):
         pass
 
+    def settle(self):
+        pass
+
     def free_memory(self):
         return self.free
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
+from by_hand import COUNT, FAKE, add_launch, make_plan
 
 from cudahercules import cache
 from cudahercules.build.artifact import Artifact, DeviceModule
 from cudahercules.build.elf import read_cubin
 from cudahercules.build.toolchain import find_toolchain
 from cudahercules.process import Limits, run_limited
-from cudahercules.record import layout
-from cudahercules.record.plan import Buffer, KernelLaunch, LaunchPlan, Relocation
+from cudahercules.record.plan import LaunchPlan
 from cudahercules.task.model import (
     DType,
     Role,
@@ -37,8 +36,6 @@ extern "C" __global__ void copy_plus(const float* x, float* y, long n, float bia
 extern "C" __global__ void store(int* p) { *p = 0x07070707; }
 extern "C" __global__ void hang() { while (true) __nanosleep(1000); }
 """
-FAKE = Path(__file__).parent / "fake"
-COUNT = 1000
 
 
 @pytest.fixture
@@ -107,56 +104,7 @@ def artifact() -> Artifact:
     )
 
 
-def buffers(task: Task, workload: str = "main", scratch: int = 4096) -> tuple[Buffer, ...]:
-    tensors = layout.arena(task, next(w for w in task.workloads if w.name == workload))
-    address, _ = layout.place(layout.arena_end(tensors), scratch)
-    return (*tensors, Buffer(name="scratch0", kind="scratch", address=address, size=scratch))
-
-
-def add_launch(count: int = COUNT, source: int = 0, **changes: object) -> KernelLaunch:
-    """The launch of copy_plus from buffer ``source`` to y."""
-    launch = KernelLaunch(
-        stream=0,
-        module=0,
-        kernel="copy_plus",
-        grid=(-(-count // 256), 1, 1),
-        block=(256, 1, 1),
-        parameters=struct.pack("<QQqf", 0, 0, count, 2.5),
-        relocations=(
-            Relocation(offset=0, kind="buffer", index=source, addend=0),
-            Relocation(offset=8, kind="buffer", index=1, addend=0),
-        ),
-    )
-    return launch.model_copy(update=changes)
-
-
-def store_launch(index: int, addend: int = 0) -> KernelLaunch:
-    """The launch of store to a place in buffer ``index``."""
-    return KernelLaunch(
-        stream=0,
-        module=0,
-        kernel="store",
-        grid=(1, 1, 1),
-        block=(1, 1, 1),
-        parameters=bytes(8),
-        relocations=(Relocation(offset=0, kind="buffer", index=index, addend=addend),),
-    )
-
-
 @pytest.fixture
 def plan(task: Task) -> LaunchPlan:
     """One launch: y = x + 2.5 + counter."""
     return make_plan(task, (add_launch(),))
-
-
-def make_plan(task: Task, solve: tuple, **changes: object) -> LaunchPlan:
-    return LaunchPlan(
-        task=task.id,
-        workload="main",
-        artifact="k",
-        architecture="90a",
-        profile="pretend",
-        arena_base=layout.ARENA_BASE,
-        buffers=buffers(task),
-        solve=solve,
-    ).model_copy(update=changes)

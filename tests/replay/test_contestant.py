@@ -10,8 +10,8 @@ import time
 
 import numpy as np
 import pytest
+from by_hand import COUNT, add_launch, make_plan, store_launch
 
-from conftest import COUNT, add_launch, make_plan, store_launch
 from cudahercules.record.plan import (
     SYMBOL_BASE,
     Copy,

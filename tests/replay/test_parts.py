@@ -7,8 +7,8 @@ import socket
 import time
 
 import pytest
+from by_hand import add_launch, make_plan, store_launch
 
-from conftest import add_launch, make_plan, store_launch
 from cudahercules.errors import PlanError
 from cudahercules.record.plan import PAGE, Memset
 from cudahercules.replay import faults

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from by_hand import add_launch, make_plan, store_launch
 
-from conftest import add_launch, make_plan, store_launch
 from cudahercules.replay.interface import (
     ContestantFault,
     Request,

@@ -83,6 +83,7 @@ def _grade(
     notify: Callable[[str], None],
 ) -> Iterator[tuple[int, Verdict]]:
     at.start_experts(task)
+    at.ahead = True
     ready: queue.Queue[_Built] = queue.Queue()
     room = threading.Semaphore(AHEAD * compilers)
     stop = threading.Event()
@@ -102,6 +103,7 @@ def _grade(
             notify(f"{count + 1} of {len(waiting)}: {built.candidate.name}")
             yield built.number, _judge(built, at)
     finally:
+        at.ahead = False
         stop.set()
         for _ in waiting:
             room.release()

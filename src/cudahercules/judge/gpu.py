@@ -330,6 +330,7 @@ class _Grading:
     def _time(self, bench: Sequence[Workload]) -> Timed | NotTimed:
         if not bench:
             return NotTimed(reason="no bench workload was asked for")
+        self.at.settle()
         if self.rival is not None:
             return self._time_against(self.rival, bench)
         panel = panels.load_panel(self.task, self.at.gpu.slug)

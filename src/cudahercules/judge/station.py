@@ -8,12 +8,13 @@ another candidate ran: spare ones are started ahead.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import load_candidate
@@ -28,9 +29,12 @@ from cudahercules.measure.profile import DeviceProfile
 from cudahercules.measure.profiles import load_profile
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
+from cudahercules.replay.client import expert_side
 from cudahercules.replay.interface import (
+    START_S,
     AnswersDiffer,
     Contestant,
+    ContestantHang,
     start_expert,
     start_replay,
     warm_process,
@@ -107,21 +111,41 @@ class Station:
         self._spares: deque[Any] = deque()
         self._experts: dict[tuple[str, str], Lanes] = {}
         self._plan_experts: dict[tuple[str, str], PlanExpert] = {}
+        self.ahead = False
+        """Whether candidates follow each other: set by a batch."""
         self._lock = threading.Lock()
+        self._spare_lock = threading.Lock()
         self.refill()
 
     # --- candidates ------------------------------------------------------------------------------
 
     def refill(self, count: int = LANES) -> None:
         """Start fresh candidate processes until ``count`` wait."""
+        with self._spare_lock:
+            self._refill(count)
+
+    def _refill(self, count: int) -> None:
         while len(self._spares) < count:
             self._spares.append(warm_process("candidate", self.gpu.index))
 
     def candidate_lanes(self) -> Lanes:
-        """Fresh processes for one candidate; others are started for the next one."""
-        self.refill()
-        lanes = Lanes([Lane(self._spares.popleft()) for _ in range(LANES)])
-        return lanes
+        """Fresh processes for one candidate. In a batch those for the next one start at once."""
+        with self._spare_lock:
+            self._refill(LANES)
+            lanes = Lanes([Lane(self._spares.popleft()) for _ in range(LANES)])
+            if self.ahead:
+                self._refill(LANES)
+            return lanes
+
+    def settle(self) -> None:
+        """Wait until no process of ours is still coming up: a context that is being made disturbs what
+        is timed."""
+        with self._spare_lock:
+            for process in tuple(self._spares):
+                try:
+                    process.await_alive(time.monotonic() + START_S)
+                except (MachineError, ContestantHang):
+                    self._spares.remove(process)  # the next candidate gets another
 
     # --- experts ---------------------------------------------------------------------------------
 
@@ -131,7 +155,7 @@ class Station:
         with self._lock:
             if key not in self._experts:
                 plan = panels.is_plan(task, expert)
-                side: Literal["candidate", "expert"] = "candidate" if plan else "expert"
+                side = "candidate" if plan else expert_side(task, expert)
                 count = LANES if plan else 1
                 lanes = [Lane(warm_process(side, self.gpu.index)) for _ in range(count)]
                 self._experts[key] = Lanes(lanes)

@@ -1,19 +1,26 @@
 """cuBLASLt at its best: every algorithm that its heuristics offer is timed, and the fastest is kept.
 
 ``torch.mm`` takes the first answer of the heuristics; the list behind it holds faster ones often
-enough that an opponent of record must be searched. The C library is called through ctypes on torch
-tensors; the choice is remembered for the process and on disk, keyed by library version and GPU.
+enough that an opponent of record must be searched. The C library is called through ctypes on device
+addresses and timed with the driver's events, so that torch is not needed; the choice is remembered
+for the process and on disk, keyed by library version and GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from cudahercules import cache
 from cudahercules.errors import MachineError
+from cudahercules.replay.driver import api
+from cudahercules.task.model import DType
 
 WORKSPACE_BYTES = 64 << 20
 """What an algorithm may use beside its operands; cuBLAS's own default on Hopper is 32 MiB."""
@@ -21,8 +28,14 @@ CANDIDATES = 64
 """Algorithms asked of the heuristics; usually 8 to 30 come back."""
 SCREENING_RUNS, FINAL_RUNS, FINALISTS = 3, 12, 4
 """All are timed a few times, the best ones then more often."""
-_ALGO_BYTES = 64
 _R_32F, _R_64F, _R_16F, _R_16BF = 0, 1, 2, 14  # cudaDataType_t
+_KINDS = {
+    DType.FP32: _R_32F,
+    DType.TF32: _R_32F,
+    DType.FP64: _R_64F,
+    DType.FP16: _R_16F,
+    DType.BF16: _R_16BF,
+}
 _COMPUTE = {"32f": 68, "32f_fast_tf32": 77, "64f": 70}  # cublasComputeType_t
 _SCALE = {"32f": _R_32F, "32f_fast_tf32": _R_32F, "64f": _R_64F}
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
@@ -41,13 +54,41 @@ class _Heuristic(ctypes.Structure):
     )
 
 
+_VERSIONS = ("13", "12")
+
+
+@lru_cache(maxsize=1)
 def _library() -> Any:
-    for name in ("libcublasLt.so.13", "libcublasLt.so.12"):
+    """The C library: the one that is loaded already, else that of NVIDIA's wheels, of a toolkit or of
+    the system. Raises MachineError."""
+    for name in (*_loaded(), *_in_wheels(), *(f"libcublasLt.so.{v}" for v in _VERSIONS), *_in_toolkit()):
         try:
-            return ctypes.CDLL(name)  # torch has loaded it from its own folder by now
+            return ctypes.CDLL(str(name))
         except OSError:
             continue
-    raise MachineError("libcublasLt is not loaded: install a CUDA build of torch")
+    raise MachineError("libcublasLt.so is not found: pip install nvidia-cublas (it comes with torch, too)")
+
+
+def _loaded() -> Iterator[str]:
+    """What this process has mapped (torch loads its own), by path."""
+    with open("/proc/self/maps") as maps:
+        yield from {line.split()[-1] for line in maps if "libcublasLt.so" in line}
+
+
+def _in_wheels() -> Iterator[Path]:
+    for entry in sys.path:
+        for folder in ("nvidia/cu13/lib", "nvidia/cublas/lib"):
+            yield from (
+                p for v in _VERSIONS if (p := Path(entry or ".", folder, f"libcublasLt.so.{v}")).is_file()
+            )
+
+
+def _in_toolkit() -> Iterator[Path]:
+    from cudahercules.build.toolchain import find_toolchain
+
+    root = find_toolchain().root
+    for folder in ("lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+        yield from (p for v in _VERSIONS if (p := root / folder / f"libcublasLt.so.{v}").is_file())
 
 
 def _call(function: Any, *arguments: Any) -> None:
@@ -56,9 +97,21 @@ def _call(function: Any, *arguments: Any) -> None:
         raise MachineError(f"{function.__name__} failed with cuBLAS status {status}")
 
 
+@dataclass(frozen=True)
+class Product:
+    """C (m by n) = A (m by k) B (k by n), all row-major and dense with elements of ``dtype``.
+    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32`` or ``64f``."""
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    compute: str = "32f"
+
+
 @dataclass
 class _Problem:
-    """C (m by n) = A (m by k) B (k by n), all row-major and dense, as cuBLASLt sees it.
+    """A product as cuBLASLt sees it.
 
     The library counts in columns: its first operand is B read as n by k, its second A read as k by m.
     """
@@ -70,27 +123,19 @@ class _Problem:
     scale: Any  # ctypes type of alpha and beta
 
     @classmethod
-    def make(cls, a: Any, b: Any, compute: str) -> _Problem:
-        import torch
-
-        kinds = {
-            torch.float32: _R_32F,
-            torch.float64: _R_64F,
-            torch.float16: _R_16F,
-            torch.bfloat16: _R_16BF,
-        }
+    def make(cls, p: Product) -> _Problem:
         library = _library()
-        (m, k), n = a.shape, b.shape[1]
         handle, description = _POINTER(), _POINTER()
         _call(library.cublasLtCreate, ctypes.byref(handle))
-        _call(library.cublasLtMatmulDescCreate, ctypes.byref(description), _COMPUTE[compute], _SCALE[compute])
+        kinds = (_COMPUTE[p.compute], _SCALE[p.compute])
+        _call(library.cublasLtMatmulDescCreate, ctypes.byref(description), *kinds)
         layouts = []
-        for rows, columns in ((n, k), (k, m), (n, m)):
+        for rows, columns in ((p.n, p.k), (p.k, p.m), (p.n, p.m)):
             layout = _POINTER()
             size = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
-            _call(library.cublasLtMatrixLayoutCreate, ctypes.byref(layout), kinds[a.dtype], *size)
+            _call(library.cublasLtMatrixLayoutCreate, ctypes.byref(layout), _KINDS[p.dtype], *size)
             layouts.append(layout)
-        scale = ctypes.c_double if compute == "64f" else ctypes.c_float
+        scale = ctypes.c_double if p.compute == "64f" else ctypes.c_float
         return cls(library, handle, description, (layouts[0], layouts[1], layouts[2]), scale)
 
     def offers(self) -> list[_Heuristic]:
@@ -123,18 +168,18 @@ class _Problem:
         self.library.cublasLtMatmulPreferenceDestroy(preference)
         return [h for h in found[: count.value] if h.state == 0]
 
-    def run(self, a: Any, b: Any, c: Any, algorithm: Any, workspace: Any, stream: int) -> int:
+    def run(self, places: Places, algorithm: Any, stream: int) -> int:
         """Enqueue with one algorithm; returns the cuBLAS status."""
         one, zero = self.scale(1), self.scale(0)
         first, second, result = self.layouts
-        out = _POINTER(c.data_ptr())
+        out = _POINTER(places.c)
         return self.library.cublasLtMatmul(
             self.handle,
             self.description,
             ctypes.byref(one),
-            _POINTER(b.data_ptr()),
+            _POINTER(places.b),
             first,
-            _POINTER(a.data_ptr()),
+            _POINTER(places.a),
             second,
             ctypes.byref(zero),
             out,
@@ -142,7 +187,7 @@ class _Problem:
             out,
             result,
             ctypes.byref(algorithm),
-            _POINTER(workspace.data_ptr()),
+            _POINTER(places.workspace),
             ctypes.c_size_t(WORKSPACE_BYTES),
             _POINTER(stream),
         )
@@ -154,6 +199,16 @@ class _Problem:
         self.library.cublasLtDestroy(self.handle)
 
 
+@dataclass(frozen=True)
+class Places:
+    """Device addresses of the operands, the result and WORKSPACE_BYTES of workspace."""
+
+    a: int
+    b: int
+    c: int
+    workspace: int
+
+
 def version() -> str:
     library = _library()
     library.cublasLtGetVersion.restype = ctypes.c_size_t
@@ -163,32 +218,74 @@ def version() -> str:
 _chosen: dict[str, bytes] = {}
 
 
-def best_matmul(a: Any, b: Any, c: Any, compute: str = "32f"):
-    """A function that enqueues ``c = a @ b`` on the current stream with the fastest algorithm.
+def searched(product: Product, places: Places, stream: int) -> Callable[[int], None]:
+    """A function that enqueues the product on a stream with the fastest algorithm.
 
-    ``a`` (m by k), ``b`` (k by n) and ``c`` (m by n) are dense row-major CUDA tensors of one dtype;
-    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32`` or ``64f``.
-    The first call for a shape searches (about a second); ``c`` is overwritten. Raises MachineError.
+    The first call for a shape searches on ``stream`` (about a second); the result is overwritten.
+    Needs a current context. Raises MachineError. ``close()`` of the function frees the library's handle.
     """
-    import torch
-
-    problem = _Problem.make(a, b, compute)
-    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=a.device)
-    key = cache.digest(
-        "cublaslt 1", version(), torch.cuda.get_device_name(a.device), str(a.dtype), compute,
-        f"{tuple(a.shape)} {tuple(b.shape)}",
-    )  # fmt: skip
+    problem = _Problem.make(product)
+    key = cache.digest("cublaslt 2", version(), _device_name(), repr(product))
     if key not in _chosen:
-        _chosen[key] = _remembered(key, lambda: _search(problem, a, b, c, workspace))
+        _chosen[key] = _remembered(key, lambda: _search(problem, places, stream))
     algorithm = (ctypes.c_uint64 * 8).from_buffer_copy(_chosen[key])
 
-    def run() -> None:
-        stream = torch.cuda.current_stream(a.device).cuda_stream
-        status = problem.run(a, b, c, algorithm, workspace, stream)
+    def run(on: int) -> None:
+        status = problem.run(places, algorithm, on)
         if status != 0:
             raise MachineError(f"cublasLtMatmul failed with status {status}")
 
+    run.close = problem.close  # type: ignore[attr-defined]
     return run
+
+
+def best_product(a: Any, b: Any, c: Any, compute: str = "32f") -> Callable[[int], None]:
+    """``c = a @ b`` for :class:`cudahercules.replay.library.DeviceTensor` places: what an expert without
+    torch returns."""
+    (m, k), n = a.shape, b.shape[1]
+    workspace = int(api.cuMemAlloc(WORKSPACE_BYTES))
+    stream = api.cuStreamCreate(1)
+    places = Places(a.pointer, b.pointer, c.pointer, workspace)
+    try:
+        run = searched(Product(m, n, k, a.dtype, compute), places, int(stream))
+    except BaseException:
+        api.cuMemFree(workspace)
+        raise
+    finally:
+        api.cuStreamDestroy(stream)
+    destroy = run.close  # type: ignore[attr-defined]
+
+    def close() -> None:
+        destroy()
+        api.cuMemFree(workspace)
+
+    run.close = close  # type: ignore[attr-defined]
+    run.versions = {"cublasLt": version()}  # type: ignore[attr-defined]
+    return run
+
+
+def best_matmul(a: Any, b: Any, c: Any, compute: str = "32f") -> Callable[[], None]:
+    """The same for CUDA tensors of torch, on torch's current stream: for experts that go on in torch.
+
+    ``a`` (m by k), ``b`` (k by n) and ``c`` (m by n) are dense, row-major and of one dtype."""
+    import torch
+
+    names = {"float32": DType.FP32, "float64": DType.FP64, "float16": DType.FP16, "bfloat16": DType.BF16}
+    (m, k), n = a.shape, b.shape[1]
+    workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=a.device)
+    places = Places(a.data_ptr(), b.data_ptr(), c.data_ptr(), workspace.data_ptr())
+    product = Product(m, n, k, names[str(a.dtype).removeprefix("torch.")], compute)
+    product_on = searched(product, places, torch.cuda.current_stream(a.device).cuda_stream)
+
+    def run() -> None:
+        product_on(torch.cuda.current_stream(a.device).cuda_stream)
+
+    run.kept = workspace  # type: ignore[attr-defined]
+    return run
+
+
+def _device_name() -> str:
+    return bytes(api.cuDeviceGetName(256, api.cuCtxGetDevice())).split(b"\0")[0].decode()
 
 
 def _remembered(key: str, search: Any) -> bytes:
@@ -203,34 +300,34 @@ def _remembered(key: str, search: Any) -> bytes:
     return bytes.fromhex(json.loads((directory / "algorithm.json").read_text())["algorithm"])
 
 
-def _search(problem: _Problem, a: Any, b: Any, c: Any, workspace: Any) -> tuple[bytes, list[float]]:
+def _search(problem: _Problem, places: Places, stream: int) -> tuple[bytes, list[float]]:
     """The fastest algorithm's 64 bytes, and the median microseconds of all that were tried."""
     offers = problem.offers()
-    screened = [_median_us(problem, o.algo, a, b, c, workspace, SCREENING_RUNS) for o in offers]
+    screened = [_median_us(problem, o.algo, places, stream, SCREENING_RUNS) for o in offers]
     runnable = [i for i in sorted(range(len(offers)), key=screened.__getitem__) if screened[i] < float("inf")]
     if not runnable:
         raise MachineError("cuBLASLt offers no algorithm that runs for this problem")
     finalists = runnable[:FINALISTS]
-    final = {i: _median_us(problem, offers[i].algo, a, b, c, workspace, FINAL_RUNS) for i in finalists}
+    final = {i: _median_us(problem, offers[i].algo, places, stream, FINAL_RUNS) for i in finalists}
     best = min(final, key=final.__getitem__)
     return bytes(offers[best].algo), [screened[i] for i in runnable]
 
 
-def _median_us(problem: _Problem, algorithm: Any, a: Any, b: Any, c: Any, workspace: Any, runs: int) -> float:
+def _median_us(problem: _Problem, algorithm: Any, places: Places, stream: int, runs: int) -> float:
     """Median microseconds of single runs with something else written in between (so that L2 is not
     full of the operands); infinity for an algorithm that does not run."""
-    import torch
-
-    stream = torch.cuda.current_stream(a.device)
-    if problem.run(a, b, c, algorithm, workspace, stream.cuda_stream) != 0:
+    if problem.run(places, algorithm, stream) != 0:
         return float("inf")
+    on = api.CUstream(stream)
+    start, stop = api.cuEventCreate(0), api.cuEventCreate(0)
     times = []
     for _ in range(runs):
-        workspace.zero_()
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record(stream)
-        problem.run(a, b, c, algorithm, workspace, stream.cuda_stream)
-        stop.record(stream)
-        stop.synchronize()
-        times.append(1000 * start.elapsed_time(stop))
+        api.cuMemsetD8Async(places.workspace, 0, WORKSPACE_BYTES, on)
+        api.cuEventRecord(start, on)
+        problem.run(places, algorithm, stream)
+        api.cuEventRecord(stop, on)
+        api.cuEventSynchronize(stop)
+        times.append(1000 * float(api.cuEventElapsedTime(start, stop)))
+    api.cuEventDestroy(start)
+    api.cuEventDestroy(stop)
     return sorted(times)[len(times) // 2]

@@ -119,6 +119,10 @@ def make_side(name: str, context: Context, keeper: Keeper) -> Side:
         from cudahercules.replay.process import CandidateSide
 
         return CandidateSide(context, keeper)
+    if name == "library":
+        from cudahercules.replay.library import LibrarySide
+
+        return LibrarySide(context, keeper)
     from cudahercules.replay.expert import ExpertSide
 
     return ExpertSide(context, keeper)

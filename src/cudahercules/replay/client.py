@@ -66,7 +66,8 @@ STEP_S = 20.0
 LOG_TAIL = 2000
 _NOT_INHERITED = ("CUDA_LAUNCH_BLOCKING", "CUDA_INJECTION64_PATH", "LD_PRELOAD")
 
-Name = Literal["candidate", "expert"]
+Name = Literal["candidate", "expert", "library"]
+"""Kinds of processes: a plan's, an expert's with torch, an expert's without."""
 
 
 class GpuProcess:
@@ -339,6 +340,12 @@ def start_replay(
         raise
 
 
+def expert_side(task: Task, expert: str) -> Name:
+    """The kind of process that an expert of the panel needs."""
+    entry = next((e for e in task.experts if e.name == expert), None)
+    return "library" if entry is not None and entry.runs == "driver" else "expert"
+
+
 def start_expert(
     task: Task,
     expert: str,
@@ -349,7 +356,7 @@ def start_expert(
     start_s: float,
     sample_s: float,
 ) -> Contestant:
-    child = _process_of(process, "expert", device)
+    child = _process_of(process, expert_side(task, expert), device)
     try:
         order = Load(
             task=task.model_dump_json(),

@@ -97,9 +97,14 @@ class ExpertSide:
     def _allocate(self, task: Task, tensor: Tensor, workload: Workload) -> Any:
         shape = task.shape(tensor, workload)
         column = tensor.layout == "column"
-        made = self.torch.empty(
-            shape[::-1] if column else shape, dtype=torch_dtype(tensor.dtype), device="cuda"
-        )
+        try:
+            made = self.torch.empty(
+                shape[::-1] if column else shape, dtype=torch_dtype(tensor.dtype), device="cuda"
+            )
+        except RuntimeError as error:
+            raise MachineError(
+                f"the GPU has too little free memory for {tensor.name} of {workload.name}"
+            ) from error
         return made.t() if column else made
 
     def _sampler(

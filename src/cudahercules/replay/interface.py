@@ -250,9 +250,10 @@ def start_expert(
     )
 
 
-def warm_process(side: Literal["candidate", "expert"], device: int = 0) -> object:
+def warm_process(side: Literal["candidate", "expert", "library"], device: int = 0) -> object:
     """Start a process (context made, torch loaded for the expert) without anything to run, for
-    ``process=`` later. It ends with this process; ``.close()`` ends it earlier."""
+    ``process=`` later. It ends with this process; ``.close()`` ends it earlier. ``library`` is for
+    experts that run without torch: see :mod:`cudahercules.replay.library`."""
     from cudahercules.replay import client
 
     return client.spawn(side, device)

@@ -291,13 +291,15 @@ class LibraryPolicy(StrEnum):
 
 
 class Expert(Model):
-    """One entry of the panel; ``experts.py`` defines a function of this name."""
+    """One entry of the panel; ``experts.py`` defines a function of this name. ``runs`` says what the
+    function is given: torch tensors, or places on the device (``driver``), which needs no torch."""
 
     name: Name
     title: str
     packages: tuple[str, ...] = ()
     targets: tuple[Target, ...] = ()
     source: str = ""
+    runs: Literal["torch", "driver"] = "torch"
     library_policy: LibraryPolicy | None = None  # what a CUDA source of ours may include; as the task
 
 

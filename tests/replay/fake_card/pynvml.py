@@ -103,7 +103,8 @@ def nvmlDeviceGetFieldValues(handle, ids):
         raise NVMLError_NotSupported("not supported")
     growing = 1_000_000 * _reads if "PRETEND_SLOWDOWN" in os.environ else 0
     return [
-        SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(ullVal=growing if number == 270 else 0)) for number in ids
+        SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(ullVal=growing if number == 270 else 0))
+        for number in ids
     ]
 
 

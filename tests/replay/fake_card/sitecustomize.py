@@ -21,7 +21,7 @@ def _answers(module):
 
 
 def _right(kind, tensor, tolerance):
-    fields = {name: 0.0 for name in ("l2", "row_l2", "element")}
+    fields = dict.fromkeys(("l2", "row_l2", "element"), 0.0)
     known = {"output": tensor.name, "total": 1, "bound_l2": 1.0, "bound_row_l2": 1.0, "bound_element": 1.0}
     wanted = kind.model_fields
     values = {**fields, **{k: v for k, v in known.items() if k in wanted}}

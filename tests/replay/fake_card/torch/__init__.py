@@ -1,7 +1,6 @@
 """As much of PyTorch as the judge and simple experts touch, on the pretend card. Tensors are places."""
 
 import contextlib
-import itertools
 import math
 from types import SimpleNamespace
 
@@ -16,9 +15,18 @@ _SIZES = {
 globals().update({name: name for name in _SIZES})
 
 
+_users: dict[int, int] = {}
+
+
 class Tensor:
     def __init__(self, shape, dtype, pointer):
         self.shape, self.dtype, self.pointer, self.device = tuple(shape), dtype, pointer, "cuda:0"
+        _users[pointer] = _users.get(pointer, 0) + 1
+
+    def __del__(self):
+        _users[self.pointer] -= 1
+        if not _users[self.pointer]:
+            driver.cuMemFree(self.pointer)
 
     def data_ptr(self):
         return self.pointer
@@ -34,13 +42,6 @@ class Tensor:
 
     def reshape(self, *shape):
         return Tensor(shape, self.dtype, self.pointer)
-
-    def __del__(self):
-        if self.pointer in _owned:
-            _owned[self.pointer] -= 1
-
-
-_owned: dict[int, int] = {}
 
 
 def empty(*shape, dtype="float32", device="cuda"):
@@ -98,28 +99,20 @@ def _graph(graph, stream=None):
     graph.executable = driver.cuStreamEndCapture(stream)[1]
 
 
-class _Event:
-    def __init__(self, enable_timing=False):
-        self.event = SimpleNamespace(at=0)
-
-    def record(self, stream=None):
-        driver.cuEventRecord(self.event, stream)
-
-    def synchronize(self):
-        pass
-
-    def elapsed_time(self, other):
-        return driver.cuEventElapsedTime(self.event, other.event)[1]
-
-
 cuda = SimpleNamespace(
-    init=lambda: None, set_device=lambda n: None, synchronize=lambda n=0: None, Stream=_Stream, stream=_stream,
-    CUDAGraph=_Graph, graph=_graph, memory_reserved=lambda: 1 << 20, empty_cache=lambda: None, Event=_Event,
-    current_stream=lambda n=0: _Stream(), get_device_name=lambda d=0: "NVIDIA H200", is_available=lambda: True,
-)  # fmt: skip
+    init=lambda: None,
+    set_device=lambda n: None,
+    synchronize=lambda n=0: None,
+    Stream=_Stream,
+    stream=_stream,
+    CUDAGraph=_Graph,
+    graph=_graph,
+    memory_reserved=lambda: 1 << 20,
+    empty_cache=lambda: None,
+    current_stream=lambda n=0: _Stream(),
+)
 backends = SimpleNamespace(cuda=SimpleNamespace(matmul=SimpleNamespace(allow_tf32=True)))
 set_float32_matmul_precision = lambda p: None  # noqa: E731
-_count = itertools.count()
 
 
 def compile(*arguments, **options):

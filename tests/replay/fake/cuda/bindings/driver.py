@@ -276,8 +276,16 @@ def _waiting():
     return (_error,) if _error else OK
 
 
+class CUstream(int):
+    """A stream is its number."""
+
+
+_streams = [0]
+
+
 def cuStreamCreate(flags):
-    return (*OK, SimpleNamespace(flags=flags))
+    _streams[0] += 1
+    return (*OK, CUstream(_streams[0]))
 
 
 def cuStreamDestroy(stream):
@@ -459,6 +467,10 @@ def cuCtxSetCurrent(context):
 
 def cuCtxGetCurrent():
     return (*OK, 1)
+
+
+def cuCtxGetDevice():
+    return (*OK, 0)
 
 
 def cuDeviceGetName(size, device):

@@ -5,6 +5,7 @@ placement and noise, on a clock of the process's own. So a whole paired measurem
 without a GPU, with outcomes that follow the rule. ``PRETEND_*`` variables make the card misbehave.
 """
 
+# ruff: noqa: F821 (names of the base)
 import json
 import os
 import random
@@ -32,11 +33,6 @@ CUdevice_attribute = enum.IntEnum(
         **{f"CU_DEVICE_ATTRIBUTE_NUMBER_{n}": n for n in range(1, 146) if n not in (75, 76)},
     },
 )
-
-
-class CUstream:
-    def __init__(self, handle=0):
-        self.handle = handle
 
 
 def cuInit(flags):

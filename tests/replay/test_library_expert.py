@@ -1,0 +1,106 @@
+"""An expert without torch, from start to samples: cuBLASLt's search against a stand-in of the library."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from by_hand import FAKE
+
+from cudahercules.measure import cublaslt
+from cudahercules.replay.client import expert_side
+from cudahercules.replay.interface import ContestantLost, start_expert, warm_process
+from cudahercules.task.load import BUNDLED, load_family
+
+HERE = Path(__file__).parent
+
+
+def member(name):
+    return next(t for t in load_family(BUNDLED / "kernel/gemm") if (t.member, t.target) == (name, "general"))
+
+
+@pytest.fixture
+def machine(monkeypatch, tmp_path):
+    """A pretend GPU whose Python has the stand-in where NVIDIA's wheels put the library; its log."""
+    folder = tmp_path / "site/nvidia/cu13/lib"
+    folder.mkdir(parents=True)
+    library = folder / "libcublasLt.so.13"
+    compiler = shutil.which("gcc") or "g++"
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, HERE / "fake_cublaslt.c"], check=True)
+    log = tmp_path / "log"
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(FAKE), str(tmp_path / "site"))))
+    monkeypatch.setenv("FAKE_CUBLASLT_LOG", str(log))
+    monkeypatch.setenv("HERCULES_CACHE", str(tmp_path / "cache"))
+    return log
+
+
+@pytest.mark.parametrize(
+    ("name", "compute", "kind"), [("fp32", 68, 0), ("tf32", 77, 0), ("fp16", 68, 2), ("bf16", 68, 14)]
+)
+def test_every_member_is_searched_and_captured_without_torch(machine, name, compute, kind):
+    task = member(name)
+    workload = next(w for w in task.workloads if w.role.value == "smoke")
+    m, n, k = (workload.dimensions[d] for d in "mnk")
+    process = warm_process("library")
+    with start_expert(task, "cublaslt_search", workload, process=process) as expert:
+        assert (expert.ready.side, expert.ready.method) == ("expert", "graph")
+        assert expert.ready.versions == {"cublasLt": "130100"}
+        calls = machine.read_text().splitlines()
+        assert calls[:6] == [
+            "create",
+            f"description {compute} 0",
+            f"layout {kind} {n} {k} {n}",
+            f"layout {kind} {k} {m} {k}",
+            f"layout {kind} {n} {m} {n}",
+            f"preference 1 {64 << 20}",
+        ]
+        products = [line for line in calls if line.startswith("matmul")]
+        assert "matmul 2 1 0 1 stream" in products  # tried once, refused, never again
+        assert sum("matmul 2 " in line for line in products) == 1
+        assert products[-4:] == ["matmul 3 1 0 1 stream"] * 4  # three to warm up, one captured
+        sample = expert.sample(1, keep=True)
+        assert sample.kept is not None and sample.microseconds > 0
+        assert expert.outputs(sample).host("c").shape == (m, n)
+    assert not any("torch" in line for line in machine.read_text().splitlines())
+
+
+def test_the_choice_is_remembered_and_handles_are_given_back(machine):
+    task = member("fp32")
+    smoke = next(w for w in task.workloads if w.role.value == "smoke")
+    first = start_expert(task, "cublaslt_search", smoke)
+    searched = len(machine.read_text().splitlines())
+    second = start_expert(task, "cublaslt_search", smoke, process=first)
+    again = machine.read_text().splitlines()[searched:]
+    assert [line.split()[0] for line in again].count("matmul") == 4
+    assert again[0] == "destroy" and "create" in again
+    second.close()
+    with start_expert(task, "cublaslt_search", smoke) as other:  # another process: from the disk
+        assert other.ready.method == "graph"
+    assert sum("matmul 1 " in line for line in machine.read_text().splitlines()) < searched
+
+
+def test_a_missing_library_is_said_in_one_sentence(machine, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(FAKE))
+    task = member("fp32")
+    with pytest.raises(ContestantLost, match=r"libcublasLt\.so is not found: pip install nvidia-cublas"):
+        start_expert(task, "cublaslt_search", next(iter(task.workloads)))
+
+
+def test_it_is_ready_soon(machine):
+    start = time.monotonic()
+    process = warm_process("library")
+    process.await_alive(start + 30)
+    assert "torch" not in sys.modules
+    process.close()
+
+
+def test_kinds_of_processes():
+    task = member("bf16")
+    assert expert_side(task, "cublaslt_search") == "library"
+    assert expert_side(task, "torch_mm") == "expert"
+    assert cublaslt.Product(1, 2, 3, task.tensors[0].dtype) != cublaslt.Product(
+        1, 2, 3, task.tensors[0].dtype, "64f"
+    )
