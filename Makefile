@@ -1,6 +1,6 @@
 # Every target works in a fresh clone: scripts/environment.sh makes .venv, or finds a Python to use.
 
-.PHONY: help demo test test-slow test-gpu check clean
+.PHONY: help demo test test-slow test-gpu check site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -9,6 +9,7 @@ help:
 	@echo "make test-slow  the slow tier: big builds and long fuzz runs"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"
 	@echo "make check      ruff and mypy"
+	@echo "make site       the documentation as static pages in site/"
 	@echo "make clean      remove .venv and caches of this checkout"
 
 demo:
@@ -26,6 +27,9 @@ test-gpu:
 check:
 	@python=$$(scripts/environment.sh check) && $$python -m ruff check src tests benchmarks && \
 	  $$python -m ruff format --check src tests benchmarks && $$python -m mypy
+
+site:
+	@python=$$(scripts/environment.sh check) && $$python -m cudahercules site site
 
 clean:
 	rm -rf .venv .venv-install.log .pytest_cache .mypy_cache .ruff_cache

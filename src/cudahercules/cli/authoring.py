@@ -1,4 +1,4 @@
-"""``new``: the first step of somebody who adds a problem."""
+"""``new`` and ``site``: adding a problem, and the documentation that goes with it."""
 
 from __future__ import annotations
 
@@ -49,4 +49,25 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-COMMANDS: dict[str, Any] = {"new": new}
+@explained
+def site(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="A new directory, or an earlier site.")],
+    docs: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The Markdown pages; a checkout's docs/ by default.")
+    ] = None,
+) -> None:
+    """Write the documentation as static pages, with a page for each task family."""
+    from cudahercules.cli.common import progress
+    from cudahercules.errors import UsageError
+    from cudahercules.scaffold import in_checkout
+    from cudahercules.site import build_site
+    from cudahercules.task.load import BUNDLED
+
+    if docs is None and not in_checkout():
+        raise UsageError("this is no checkout: name the directory of Markdown pages with --docs DIR")
+    with progress() as notify:
+        count = build_site(out, docs or BUNDLED.parents[2] / "docs", notify)
+    emit(f"{count} pages: open {_shown(out / 'index.html')}")
+
+
+COMMANDS: dict[str, Any] = {"new": new, "site": site}
