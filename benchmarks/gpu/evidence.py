@@ -37,6 +37,8 @@ MODULES = {
 BUDGETS = {"prepare": 22.0, "throughput": 65.0, "families": 95.0, "aa": 125.0, "planted": 70.0, "hot": 20.0}
 REHEARSAL = {"prepare": 13.0, "throughput": 15.0, "families": 24.0, "aa": 8.0, "planted": 8.0, "hot": 8.0}
 """Seconds at most; what is rehearsed ends well before."""
+IMPORTS_S = 8.0
+"""This long before a section's end the next one's process begins to import."""
 GRACE_S = 6.0
 """A section stops by itself at its budget; this much later it is killed."""
 AGAIN = ("planted", "aa", "families")
@@ -62,7 +64,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--earlier", type=Path, help="results of an earlier call")
     parser.add_argument("--report", action="store_true", help="only print the tables")
     parser.add_argument("--section", choices=list(MODULES), help=argparse.SUPPRESS)
-    parser.add_argument("--seconds", type=float, default=60.0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.budgets = dict(REHEARSAL if options.rehearsal else BUDGETS)
     for part in filter(None, options.budget.split(",")):
@@ -77,14 +78,17 @@ def parsed() -> argparse.Namespace:
 
 
 def one_section(options: argparse.Namespace) -> int:
-    """Exit status 0: nothing is left to do; 10: the time is over; 1: it failed as a whole."""
+    """Imports first; then waits for a line with its seconds. Exit status 0: nothing is left to do;
+    10: the time is over; 1: it failed as a whole."""
     from common import Budget, Section
 
-    section = Section(
-        options.section, options.out, Budget(options.seconds), options.rehearsal, options.earlier
-    )
+    module = import_module(MODULES[options.section])
+    with contextlib.suppress(ImportError):
+        import torch  # noqa: F401 (seconds, which pass while the section before still measures)
+    seconds = float(sys.stdin.readline() or 0)
+    section = Section(options.section, options.out, Budget(seconds), options.rehearsal, options.earlier)
     try:
-        import_module(MODULES[options.section]).run(section)
+        module.run(section)
         status = 0 if section.complete else 10
     except (Exception, SystemExit, KeyboardInterrupt):
         traceback.print_exc()
@@ -103,47 +107,80 @@ def orchestrate(options: argparse.Namespace) -> None:
     began = time.monotonic()
     wanted = {name: options.budgets[name] for name in MODULES if options.budgets[name] > 0}
     end = began + sum(wanted.values())
-    status = {}
-    for name, seconds in wanted.items():
-        if end - time.monotonic() > 3:
-            status[name] = run_section(options, name, min(seconds, end - time.monotonic()))
+    names, status = list(wanted), {}
+    waiting: Waiting | None = None
+    for number, name in enumerate(names):
+        seconds = min(wanted[name], end - time.monotonic())
+        if seconds < 3:
+            break
+        current = waiting or Waiting(options, name)
+        following = names[number + 1] if number + 1 < len(names) else None
+        status[name], waiting = current.run(seconds, following)
+    if waiting is not None:
+        waiting.kill()
     if not options.rehearsal:
         for name in AGAIN:
-            if status.get(name) == 10 and end - time.monotonic() > AGAIN_S:
-                run_section(options, name, end - time.monotonic())
+            if status.get(name) in (10, 124) and end - time.monotonic() > AGAIN_S:
+                Waiting(options, name).run(end - time.monotonic(), None)
     print(f"evidence: {time.monotonic() - began:.0f} s in all", flush=True)
 
 
-def run_section(options: argparse.Namespace, name: str, seconds: float) -> int:
-    """Run a section in a session of its own, all of which is killed if it overstays."""
-    command = [sys.executable, __file__, "--section", name, "--out", str(options.out)]
-    command += ["--seconds", f"{seconds:.1f}"]
-    command += ["--rehearsal"] if options.rehearsal else []
-    command += ["--earlier", str(options.earlier)] if options.earlier else []
-    start = time.monotonic()
-    with (options.out / "log.txt").open("a") as log:
-        print(f"\n==== {name}, {seconds:.0f} s", file=log, flush=True)
-        child = subprocess.Popen(
+class Waiting:
+    """A section's process, in a session of its own, that has its imports behind it and waits."""
+
+    def __init__(self, options: argparse.Namespace, name: str):
+        self.options, self.name = options, name
+        command = [sys.executable, __file__, "--section", name, "--out", str(options.out)]
+        command += ["--rehearsal"] if options.rehearsal else []
+        command += ["--earlier", str(options.earlier)] if options.earlier else []
+        self.log = (options.out / "log.txt").open("a")
+        self.child = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdin=subprocess.PIPE,
+            stdout=self.log,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
             start_new_session=True,
         )
-        try:
-            status = child.wait(seconds + GRACE_S)
-        except subprocess.TimeoutExpired:
-            status = 124
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+
+    def run(self, seconds: float, following: str | None) -> tuple[int, Waiting | None]:
+        """Let it run; its status, and the process of the ``following`` section, started before this one
+        ends. What overstays is killed."""
+        start = time.monotonic()
+        self._tell(f"==== {self.name}, {seconds:.0f} s")
+        status, coming = self._start(seconds), None
+        while status is None:
+            try:
+                status = self.child.wait(0.2)
+            except subprocess.TimeoutExpired:
+                passed = time.monotonic() - start
+                if passed > seconds + GRACE_S:
+                    status = 124
+                if following and coming is None and passed > seconds - IMPORTS_S:
+                    coming = Waiting(self.options, following)
+        self.kill()
         said = {0: "done", 10: "out of time", 124: "killed"}.get(status, f"failed ({status})")
-        line = f"-- {name}: {said}, {time.monotonic() - start:.1f} s"
-        print(line, file=log)
-        print(line, flush=True)
-    return status
+        self._tell(f"-- {self.name}: {said}, {time.monotonic() - start:.1f} s")
+        print(f"-- {self.name}: {said}, {time.monotonic() - start:.1f} s", flush=True)
+        self.log.close()
+        return status, coming or (Waiting(self.options, following) if following else None)
+
+    def _start(self, seconds: float) -> int | None:
+        assert self.child.stdin is not None
+        try:
+            self.child.stdin.write(f"{seconds:.1f}\n".encode())
+            self.child.stdin.close()
+        except OSError:  # it has ended already: the log says why
+            return self.child.wait()
+        return None
+
+    def _tell(self, line: str) -> None:
+        print(line, file=self.log, flush=True)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
 
 
 # --- tables ------------------------------------------------------------------------------------------

@@ -88,17 +88,19 @@ def warm_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> se
     at = section.at
     ready: set[tuple[str, str]] = set()
 
-    def open_all(task: Task, expert: str) -> None:
-        for workload in task.workloads_of(WorkloadRole.BENCH):
-            at.open_expert(task, expert, workload)
-        ready.add((task.id, expert))
+    def open_all(members: list[Task], expert: str) -> None:
+        """Members of a family share an expert's process: one after the other."""
+        for task in members:
+            for workload in task.workloads_of(WorkloadRole.BENCH):
+                at.open_expert(task, expert, workload)
+            ready.add((task.id, expert))
 
-    jobs = [
-        partial(open_all, t, e)
-        for t in tasks
-        for e in at.usable_experts(t)
-        if e not in without and f"panel {t.id} {e}" not in section.state
-    ]
+    members: dict[tuple[str, str], list[Task]] = {}
+    for task in tasks:
+        for expert in at.usable_experts(task):
+            if expert not in without and f"panel {task.id} {expert}" not in section.state:
+                members.setdefault((task.family, expert), []).append(task)
+    jobs = [partial(open_all, found, expert) for (_, expert), found in members.items()]
     deadline = min(time.monotonic() + WARM_UP_S, section.budget.end - 5)
     for error in in_parallel(jobs, max(1, len(jobs)), deadline):
         print(f"families: warming up: {type(error).__name__}: {str(error)[:300]}", flush=True)
