@@ -4,7 +4,8 @@
 #   scripts/environment.sh demo|test|check
 #
 # Creates .venv and installs the package there. Where that cannot work (no network) but an interpreter
-# at hand already has what is needed, that one is used with PYTHONPATH=src instead.
+# at hand already has what is needed, that one is used with src on PYTHONPATH instead; so is, before
+# anything is tried, one that has it all by a PYTHONPATH that is set (unpacked wheels, say).
 # HERCULES_PYTHON=/path/to/python skips all of this.
 set -u
 cd "$(dirname "$0")/.." || exit 3
@@ -13,8 +14,9 @@ log=.venv-install.log
 
 say() { echo "environment: $*" >&2; }
 
+path=src${PYTHONPATH:+:$PYTHONPATH}
 if [ -n "${HERCULES_PYTHON:-}" ]; then
-  echo "env PYTHONPATH=src $HERCULES_PYTHON"
+  echo "env PYTHONPATH=$path $HERCULES_PYTHON"
   exit 0
 fi
 
@@ -29,7 +31,7 @@ needed="array_api_compat, elftools, ml_dtypes, numpy, pydantic, rich, typer, yam
 [ "$purpose" = test ] && needed="$needed, hypothesis, pytest"
 
 new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
-ready() { PYTHONPATH=src "$1" -c "import cudahercules, $needed" >/dev/null 2>&1; }
+ready() { PYTHONPATH=$path "$1" -c "import cudahercules, $needed" >/dev/null 2>&1; }
 
 # --- an environment of an earlier run --------------------------------------------------------------
 installed() {
@@ -40,6 +42,13 @@ installed() {
 }
 if installed; then
   echo .venv/bin/python
+  exit 0
+fi
+
+# --- one that PYTHONPATH completes -----------------------------------------------------------------
+if [ -n "${PYTHONPATH:-}" ] && new_enough python3 && ready python3; then
+  say "using python3, which has all that is needed on PYTHONPATH"
+  echo "env PYTHONPATH=$path python3"
   exit 0
 fi
 
@@ -61,7 +70,7 @@ shared=
 case $extras in *gpu*) "$python" -c 'import torch' >/dev/null 2>&1 && shared=--system-site-packages ;; esac
 say "installing [$extras] into .venv with $python (log: $log)"
 if { [ -x .venv/bin/python ] || "$python" -m venv $shared .venv; } >"$log" 2>&1 &&
-  .venv/bin/python -m pip install --disable-pip-version-check --retries 2 -e ".[$extras]" >>"$log" 2>&1; then
+  .venv/bin/python -m pip install --disable-pip-version-check --retries 2 --timeout 10 -e ".[$extras]" >>"$log" 2>&1; then
   for extra in $(echo "$extras" | tr , ' '); do touch ".venv/.installed-$extra"; done
   echo .venv/bin/python
   exit 0
@@ -71,7 +80,7 @@ fi
 for candidate in .venv/bin/python python3.12 python3.11 python3.13 python3.14 python3; do
   if command -v $candidate >/dev/null 2>&1 && new_enough $candidate && ready $candidate; then
     say "installing did not work (see $log); using $candidate, which has all that is needed"
-    echo "env PYTHONPATH=src $candidate"
+    echo "env PYTHONPATH=$path $candidate"
     exit 0
   fi
 done
