@@ -43,7 +43,7 @@ def test_packages_on_pythonpath_are_enough_and_stay_there(checkout, purpose):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"env PYTHONPATH=src:{packages} python3"
     assert not (checkout / ".venv").exists()
-    program = f"{done.stdout.strip()} -m cudahercules --version"
+    program = f"{done.stdout.strip()} -m cudahercules --help"
     asked = subprocess.run(
         program,
         shell=True,
