@@ -6,7 +6,7 @@ they print. After the word stand marks:
     exit=1      the last command's exit code; exit=0,3 allows two (default 0)
     slow        only in the slow tier
     gpu         needs a GPU; counted as skipped elsewhere
-    checkout    runs in a copy of nothing: the checkout itself
+    checkout    runs in the checkout, not in the session's directory
     ctrl-c      the last command runs until it has printed the lines shown, all but the last one, and
                 is then interrupted
 
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FENCE = re.compile(r"^```(?P<info>.*)$")
+LEFT_OUT = "…"
+"""A line that stands for output which the page does not show."""
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -46,7 +48,8 @@ class Block:
 
     @property
     def outputs(self) -> list[str]:
-        return [line for line in self.text.splitlines() if line.strip() and not line.startswith("$ ")]
+        lines = [line for line in self.text.splitlines() if not line.startswith("$ ")]
+        return [line for line in lines if line.strip() not in ("", LEFT_OUT)]
 
 
 def blocks(page: Path) -> list[Block]:

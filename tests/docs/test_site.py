@@ -30,6 +30,7 @@ def test_every_page_of_the_navigation_is_there_and_complete(site):
         assert html.startswith("<!doctype html>") and "<h1" in html and "</html>" in html
         assert html.count('aria-current="page"') == 1
     assert (site / "index.html").read_text() == (site / f"{names[0]}.html").read_text()
+    assert (site / "example-verdict.json").is_file()
     assert "prefers-color-scheme: dark" in (site / "style.css").read_text()
 
 

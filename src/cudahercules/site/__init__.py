@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from html.parser import HTMLParser
@@ -77,11 +77,11 @@ def build_site(out: Path, docs: Path, notify: Callable[[str], None] = lambda _st
     pages = _pages(docs)
     notify(f"rendering {len(pages)} pages")
     _render(pages)
-    problems = dead_links(pages)
+    problems = dead_links(pages, [data.name for data in docs.glob("*.json")])
     if problems:
         raise UsageError("links that lead nowhere:\n  " + "\n  ".join(problems))
     notify("writing")
-    _write(out, pages)
+    _write(out, pages, docs)
     return len(pages)
 
 
@@ -189,15 +189,15 @@ class _Links(HTMLParser):
             self.anchors.add(given["id"])
 
 
-def dead_links(pages: list[Page]) -> list[str]:
-    """Links inside the site that lead nowhere, as ``page -> link``."""
+def dead_links(pages: list[Page], files: Sequence[str] = ()) -> list[str]:
+    """Links inside the site that lead nowhere, as ``page -> link``; ``files`` lie beside the pages."""
     anchors = {f"{page.name}.html": page.anchors for page in pages}
     anchors["index.html"] = anchors[f"{_index()}.html"]
     problems = []
     for page in pages:
         for link in page.links:
             target, _, anchor = link.partition("#")
-            if re.match(r"[a-z]+:", link) or target.endswith(".json"):
+            if re.match(r"[a-z]+:", link) or target in files:
                 continue
             directory = posixpath.dirname(page.name)
             path = posixpath.normpath(posixpath.join(directory, target)) if target else f"{page.name}.html"
@@ -209,13 +209,15 @@ def dead_links(pages: list[Page]) -> list[str]:
 # --- files ---------------------------------------------------------------------------------------
 
 
-def _write(out: Path, pages: list[Page]) -> None:
+def _write(out: Path, pages: list[Page], docs: Path) -> None:
     if out.is_dir():
         for old in out.iterdir():
             shutil.rmtree(old) if old.is_dir() else old.unlink()
     out.mkdir(parents=True, exist_ok=True)
     (out / ".hercules-site").write_text(MARK)
     (out / "style.css").write_text((HERE / "style.css").read_text() + _code_colours())
+    for data in docs.glob("*.json"):
+        shutil.copy(data, out / data.name)
     for page in pages:
         file = out / f"{page.name}.html"
         file.parent.mkdir(parents=True, exist_ok=True)
