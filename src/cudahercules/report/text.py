@@ -80,7 +80,7 @@ def checks_table(rows: Sequence[Checked], wide: bool) -> Table:
     columns: tuple[str, ...] = ("workload", "sizes", "output", "error/bound", "row", "element")
     if wide:
         columns = (*columns[:3], "error / bound", "worst row", "worst element", "launches", "s")
-    return table(columns, cells, right=columns[3:])
+    return table(columns, cells, right=columns[3:], whole=("workload", "output", *columns[3:]))
 
 
 def _error(check: OutputCheck, name: str, wide: bool) -> str:
@@ -109,7 +109,7 @@ def kernels_table(kernels: Sequence[KernelReport], wide: bool) -> Table:
         columns = ("kernel", "launches", "registers", "shared B", "spills B", "instructions")
     else:
         columns = ("kernel", "runs", "regs", "shared", "spills", "instructions")
-    return table(columns, rows, right=columns[1:5])
+    return table(columns, rows, right=columns[1:5], whole=columns[1:5])
 
 
 def instructions(mix: dict[str, int], most: int) -> str:
@@ -137,7 +137,7 @@ def timing_table(timing: Timed, wide: bool) -> Table:
     columns = ["workload", "outcome", "ratio", "interval", "us", "opponent us"]
     columns += ["opponent"] if wide or many else []
     columns += ["pairs in instances"] if wide else []
-    return table(columns, rows, right=("ratio", "interval", "us", "opponent us"))
+    return table(columns, rows, right=("ratio", "interval", "us", "opponent us"), whole=columns[:6])
 
 
 def footer(verdict: Verdict) -> tuple[str, str]:
