@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 Tasks = Annotated[
     list[str] | None, typer.Argument(metavar="[TASK...]", help="Tasks; all of them by default.")
 ]
+Families = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TASK|FAMILY...]", help="Tasks, or families with all their tasks; default: all."),
+]
 WORKERS = 2
 """Candidates graded at a time on the CPU: one compiles while the other is emulated."""
 
 
 @explained
-def lint(names: Tasks = None, device: Device = "auto", json: Json = False) -> None:
+def lint(names: Families = None, device: Device = "auto", json: Json = False) -> None:
     """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
     from cudahercules.judge.lint import lint
     from cudahercules.task.load import all_tasks, load_tasks
