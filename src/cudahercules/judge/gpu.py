@@ -546,7 +546,7 @@ class _Duel:
             ) from error
         except paired.InvalidMeasurement as error:
             raise Ended(case.invalid_measurement(f"{self.workload.name}: {error}")) from error
-        except (ContestantFault, ContestantHang, CannotReplay, ContestantLost) as error:
+        except (ContestantFault, ContestantHang, CannotReplay, MachineError) as error:
             raise Ended(grading.failure(self.workload, error, self.last_seed)) from error
         finally:
             grading._note_held()

@@ -16,7 +16,7 @@ import numpy as np
 from elftools.elf.elffile import ELFFile
 
 from cudahercules.errors import PlanError
-from cudahercules.replay.driver import DriverError, api
+from cudahercules.replay.driver import LOST, DriverError, api
 
 STATEFUL = (".nv.global", ".nv.constant3")
 """Name prefixes of the sections that hold module variables (.nv.global.init belongs to the first)."""
@@ -82,7 +82,12 @@ class LoadedModule:
 
     def __init__(self, cubin: Path):
         self.cubin = cubin
-        self.handle = api.cuModuleLoadData(cubin.read_bytes())
+        try:
+            self.handle = api.cuModuleLoadData(cubin.read_bytes())
+        except DriverError as error:
+            if error.code in LOST:
+                raise
+            raise PlanError(f"this GPU's driver refuses {cubin.name}: {error}") from error
         self.functions: dict[str, Any] = {}
         self.unrestorable: list[str] = []
         self.ranges: list[_Range] = []

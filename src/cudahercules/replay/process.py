@@ -48,6 +48,10 @@ class CandidateSide:
         workload = next(w for w in task.workloads if w.name == order.workload)
         if plan.workload != workload.name or plan.artifact != artifact.key:
             raise CannotReplay("plan, artifact and workload do not belong together")
+        if plan.architecture != artifact.architecture:
+            raise CannotReplay(
+                f"the plan is for sm_{plan.architecture}, the artifact for sm_{artifact.architecture}"
+            )
         self._set_limits(plan)
         modules = tuple(self._hold(LoadedModule(artifact.path(m.cubin))) for m in artifact.modules)
         lost = [name for m in modules for name in m.unrestorable]

@@ -97,10 +97,13 @@ def cuGraphLaunch(graph, stream):
     return _enqueue(run)
 
 
+_load_plainly = cuModuleLoadData
+
+
 def cuModuleLoadData(image):
     global _placement
     _placement = 1 + _random.gauss(0, 0.002)
-    return (*OK, _Module(image))
+    return _load_plainly(image)
 
 
 def _duration_us(name, pointers):
