@@ -42,7 +42,7 @@ def kernel(body: str, parameters: str = ".param .u64 p") -> str:
         "atom.global.add.b32 %r0, [%rd0], 1;",
         "mov.u32 %r0, %pm0;",
         "bar.sync.everyone 0;",
-        "fence.proxy.async;",
+        "fence.proxy.everywhere;",
         "tex.1d.v4.f32.s32 {%f0,%f1,%f2,%f3}, [texture, {%r0}];",
         "prefetch.global.L7 [%rd0];",
     ],
@@ -87,12 +87,12 @@ def test_text_that_is_no_ptx():
 
 
 def test_nothing_runs_with_an_unsupported_instruction(tmp_path):
-    program = Program(kernel("cp.async.bulk.commit_group;"), tmp_path)
+    program = Program(kernel("cp.async.bulk.commit_groups;"), tmp_path)
     out = program.array("out", np.zeros(4, np.float32))
     program.launch("k", 1, 1, "out")
     outcome = program.run()
     assert isinstance(outcome, Unsupported)
-    assert outcome.instructions[0].instruction == "cp.async.bulk.commit_group"
+    assert outcome.instructions[0].instruction == "cp.async.bulk.commit_groups"
     assert not out.any()
 
 

@@ -165,7 +165,7 @@ def test_location_is_the_line_in_the_candidates_own_file():
 
 
 def test_an_operand_that_cannot_be_read_spoils_one_instruction_only():
-    first, second = body("tex.1d.v4.f32.s32 {%f0,%f1,%f2,%f3}, [t, {%r0}];\nret;")
+    first, second = body("tex.1d.v4.f32.s32 {%f0,%f1,%f2,%f3}, [t, <%r0>];\nret;")
     assert isinstance(first, Instruction) and isinstance(second, Instruction)
     assert (first.opcode, first.name, second.opcode) == ("?", "tex.1d.v4.f32.s32", "ret")
 

@@ -99,6 +99,9 @@ def _sentence(message: dict[str, Any], space: Space, sites: list[Site]) -> str:
                 f"threads of one warp meet at barrier {message['barrier']} from two places, "
                 f"this one and {other}: a barrier in divergent code"
             )
+        case "mbarrier_misuse" if "other" in message:
+            place = source_place(sites[message["other"]])
+            return message["detail"] + (f"; the copy was issued at {place}" if place else "")
         case "trap":
             return "the kernel executed a trap"
         case "assertion":
@@ -123,6 +126,8 @@ def _memory(message: dict[str, Any], space: Space) -> str:
         offset = message.get("offset", message.get("address"))
         limit = message.get("limit")
         memory = f"{kind} memory"
+        if "rank" in message:
+            memory += f" in block {message['rank']} of the cluster"
         if limit is not None:
             extent = f"{limit} bytes of {memory}"
             if kind == "shared" and message.get("dynamic"):
@@ -148,6 +153,8 @@ _WAITS = {
     "barrier": "wait at barrier {detail}",
     "lanes": "wait for the lanes of mask {detail:#010x}",
     "activemask": "wait in activemask",
+    "cluster": "wait at the cluster's barrier",
+    "mbarrier": "wait on the mbarrier at byte {offset} of shared memory for the phase of parity {detail}",
     "running": "run",
 }
 
@@ -162,11 +169,23 @@ def _group(group: dict[str, Any], sites: list[Site]) -> str:
     if len(group["threads"]) > 8:
         runs.append("...")
     count = group["count"]
-    waits = _WAITS[group["wait"]].format(detail=group["detail"])
+    waits = _WAITS[group["wait"]].format(
+        detail=group["detail"], offset=group.get("mbarrier", {}).get("offset", 0)
+    )
     if count == 1:
         waits = waits.replace("wait ", "waits ", 1)
     place = f" at {source_place(site)}" if site.line else ""
-    return f"{count} thread{'s' if count > 1 else ''} {waits}{place}: {', '.join(runs)}"
+    block = f" of block {group['rank']} of the cluster" if "rank" in group else ""
+    state = f" ({_missing(group['mbarrier'])})" if "mbarrier" in group else ""
+    return f"{count} thread{'s' if count > 1 else ''}{block} {waits}{state}{place}: {', '.join(runs)}"
+
+
+def _missing(barrier: dict[str, int]) -> str:
+    """What the current phase of an mbarrier waits for."""
+    arrivals = f"{barrier['missing']} of {barrier['expected']} arrivals missing"
+    if barrier["bytes"] < 0:
+        return f"{arrivals}, {-barrier['bytes']} bytes came that no expect_tx announced"
+    return f"{arrivals}, {barrier['bytes']} bytes missing"
 
 
 def _thread(tid: list[int]) -> str:

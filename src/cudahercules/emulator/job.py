@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from cudahercules.emulator.space import PAGE, Region, Space, page_runs
+from cudahercules.emulator.tensor_map import encode
 from cudahercules.errors import MachineError, PlanError, UsageError
-from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Relocation, Upload
+from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Upload
 
 
 @dataclass
@@ -91,7 +92,7 @@ def write_job(
         elif isinstance(operation, Copy):
             lines.append(_copy(space, operation))
         elif isinstance(operation, Upload):
-            data = _relocated(plan, operation.data, operation.relocations)
+            data = _filled(plan, operation)
             _check(space, "upload", operation.destination, len(data), 1, 0)
             lines.append(f"bytes {operation.destination} {blobs.add(data)} {len(data)}")
     total = -(-(offset + blobs.size + 1) // PAGE) * PAGE
@@ -135,25 +136,28 @@ def _symbols(space: Space, blobs: _Blobs) -> list[str]:
     return lines
 
 
-def _relocated(plan: LaunchPlan, data: bytes, relocations: Sequence[Relocation]) -> bytes:
-    filled = bytearray(data)
-    for r in relocations:
+def _filled(plan: LaunchPlan, operation: KernelLaunch | Upload) -> bytes:
+    """The operation's bytes with addresses and tensor maps in their places."""
+    filled = bytearray(operation.parameters if isinstance(operation, KernelLaunch) else operation.data)
+    for placed in operation.tensor_maps:
+        encoded = encode(plan.tensor_maps[placed.index])
+        filled[placed.offset : placed.offset + len(encoded)] = encoded
+    for r in operation.relocations:
         base = plan.buffers[r.index].address if r.kind == "buffer" else plan.symbols[r.index].address
         filled[r.offset : r.offset + 8] = (base + r.addend).to_bytes(8, "little")
     return bytes(filled)
 
 
 def _launch(plan: LaunchPlan, space: Space, launch: KernelLaunch, number: int, blobs: _Blobs) -> str:
-    if any(c > 1 for c in launch.cluster):
-        raise PlanError(f"launch of {launch.kernel}: clusters do not run in the emulator")
     if launch.module >= len(space.modules):
         raise PlanError(f"launch of {launch.kernel} names module {launch.module}, which does not exist")
-    data = _relocated(plan, launch.parameters, launch.relocations)
+    data = _filled(plan, launch)
     words = (
         number,
         launch.module,
         *launch.grid,
         *launch.block,
+        *launch.cluster,
         launch.dynamic_shared,
         int(launch.cooperative),
         blobs.add(data),

@@ -38,7 +38,16 @@ _KERNEL_FLAGS = (
     f"-I{RUNTIME}",
     f"-I{SCALAR}",
 )
-_HOST_FLAGS = ("-O2", "-std=c++17", "-w", "-mcx16", "-fno-exceptions", "-fno-rtti", "-pthread")
+_HOST_FLAGS = (
+    "-O2",
+    "-std=c++20",
+    "-w",
+    "-mcx16",
+    "-ffp-contract=off",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-pthread",
+)
 
 
 @lru_cache(maxsize=1)
@@ -96,7 +105,8 @@ def _build_host(directory: Path) -> None:
     # One translation unit: reading the headers once matters more here than a second core.
     whole = directory / "host.cpp"
     whole.write_text("".join(f'#include "{source}"\n' for source in sorted(RUNTIME.glob("*.cpp"))))
-    _run([*_HOST_FLAGS, *machine_flags(), whole, "-rdynamic", "-ldl", "-o", directory / "host"])
+    flags = (*_HOST_FLAGS, *machine_flags(), f"-I{SCALAR}")
+    _run([*flags, whole, "-rdynamic", "-ldl", "-o", directory / "host"])
     whole.unlink()
 
 

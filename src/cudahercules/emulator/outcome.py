@@ -30,7 +30,9 @@ class Fault(Model):
     """A kernel did what hardware would punish.
 
     ``what`` is one of out_of_bounds, misaligned, deadlock, barrier_divergence, mismatched_mask,
-    trap, assertion, invalid_function, stack_overflow, illegal_instruction. ``message`` is one
+    trap, assertion, invalid_function, stack_overflow, illegal_instruction, mbarrier_misuse,
+    cluster_misuse, bulk_copy (alignment, size or tensor map of a bulk copy), missing_wait (an
+    asynchronous copy was never waited for). ``message`` is one
     sentence for a person (buffer, offset and distance included); ``threads`` groups the threads
     concerned by line in deadlock reports.
     """

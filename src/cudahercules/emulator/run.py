@@ -16,8 +16,17 @@ from cudahercules.build.artifact import Artifact
 from cudahercules.emulator import native
 from cudahercules.emulator.faults import NOWHERE, demangled, fault_of, shown_file
 from cudahercules.emulator.job import Job, write_job, written_by_host
-from cudahercules.emulator.outcome import Completed, Counters, Fault, Outcome, OutOfFuel, Unsupported
+from cudahercules.emulator.outcome import (
+    Completed,
+    Counters,
+    Fault,
+    Outcome,
+    OutOfFuel,
+    Unsupported,
+    UnsupportedInstruction,
+)
 from cudahercules.emulator.space import Space
+from cudahercules.emulator.tensor_map import unsupported_map
 from cudahercules.emulator.translation import Built, build_translation
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.process import Finished, Limits, run_limited
@@ -56,7 +65,10 @@ def emulate(
     if plan.version != 1:
         raise PlanError(f"plan version {plan.version} is not known")
     host, modules = _compiled(artifact, counting)
-    if refused := tuple(u for m in modules for u in m.unsupported):
+    maps = (
+        UnsupportedInstruction(instruction=u, kernel="") for u in map(unsupported_map, plan.tensor_maps) if u
+    )
+    if refused := (*(u for m in modules for u in m.unsupported), *maps):
         return Unsupported(instructions=refused)
     space = Space(plan, modules)
     result_fd = os.memfd_create("hercules-result")

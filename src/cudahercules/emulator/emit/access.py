@@ -73,6 +73,8 @@ def storage_types(function: Function) -> dict[str, str]:
             used[operand.register.name] = operand.register.type
         elif isinstance(operand, Memory):
             visit(operand.base, -1)
+            for coordinate in operand.coordinates:
+                visit(coordinate, -1)
         elif isinstance(operand, Pair):
             visit(operand.first, vote)
             visit(operand.second, vote)

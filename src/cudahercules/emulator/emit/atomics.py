@@ -25,7 +25,7 @@ _HALVES = {"f16": "Half", "bf16": "Brain", "f16x2": "Half", "bf16x2": "Brain"}
 def atomic(context: FunctionContext, instruction: Instruction) -> str | None:
     place = where(instruction)
     reduction = instruction.opcode == "red"
-    if place.space not in ("", "global", "shared") or len(instruction.types) != 1:
+    if place.space not in ("", "global", "shared", "cluster") or len(instruction.types) != 1:
         return None
     type_ = instruction.types[0]
     rest = tuple(m for m in place.rest if m != "noftz")
@@ -65,7 +65,8 @@ def _element(operand: Operand, index: int, count: int) -> Operand:
 
 
 def _function(operation: str, type_: str, space: str, noftz: bool) -> str | None:
-    locked = "false" if space == "shared" else "true"
+    near = space in ("shared", "cluster")
+    locked = "false" if near else "true"
     if type_ in _HALVES:
         if not noftz or operation not in ("add", "min", "max"):
             return None
@@ -74,7 +75,7 @@ def _function(operation: str, type_: str, space: str, noftz: bool) -> str | None
     if noftz:
         return None
     if (operation, type_) == ("add", "f32"):
-        return f"rt::atomic_add_f32<{locked}, {'false' if space == 'shared' else 'true'}>"
+        return f"rt::atomic_add_f32<{locked}, {'false' if near else 'true'}>"
     if (operation, type_) == ("add", "f64"):
         return f"rt::atomic_add_f64<{locked}>"
     if type_ in _INTEGER_OPS.get(operation, ()):

@@ -105,7 +105,7 @@ class FunctionContext:
         if name in self.parameters:
             return f"((uint64_t)({self.parameter(name)}) + {offset})"
         if name in self.shared:
-            return f"{self.shared[name] + offset}u"
+            return f"(SO + {self.shared[name] + offset}u)"
         variable = self.module.module.variables.get(name)
         if variable is not None and variable.space == "shared":
             return f"(dynamic_shared + {offset}u)"

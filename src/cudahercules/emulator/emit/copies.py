@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cudahercules.emulator.emit.bulk import bulk, reduce_bulk
 from cudahercules.emulator.emit.context import FunctionContext
 from cudahercules.emulator.emit.memory import ATOMIC, READ, WRITE, byte_address, pointer
 from cudahercules.emulator.ptx.ir import Immediate, Instruction, Memory, Negated, Operand, Register
@@ -11,6 +12,10 @@ _LEVELS = frozenset(("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B"))
 
 def copy(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = instruction.modifiers
+    if modifiers[:2] == ("async", "bulk"):
+        return bulk(context, instruction)
+    if modifiers[:3] == ("reduce", "async", "bulk"):
+        return reduce_bulk(context, instruction)
     if modifiers[:1] != ("async",):
         return None
     if instruction.name == "cp.async.commit_group":
@@ -58,7 +63,7 @@ def _source_bytes(context: FunctionContext, operand: Operand, size: int) -> str:
 
 
 def _arrive(context: FunctionContext, instruction: Instruction) -> str | None:
-    """The arrival comes when the copies are done: they are done now, since nobody waits for them.
+    """The arrival comes when the thread's copies so far are done.
 
     Without ``.noinc`` the count of missing arrivals is raised first, so that it does not change.
     """
@@ -66,5 +71,5 @@ def _arrive(context: FunctionContext, instruction: Instruction) -> str | None:
     if instruction.types != ("b64",) or rest not in ([], ["noinc"]) or len(instruction.operands) != 1:
         return None
     at = pointer(context, instruction.operands[0], 8, "shared", ATOMIC)
-    arrive = "rt::mbarrier_arrive(_p, 1, false);" if rest else ""
-    return f"uint8_t* const _p = {at}; rt::async_wait_all(t); {arrive}"
+    count_first = "false" if rest else "true"
+    return f"rt::async_arrive(t, {at}, {count_first}, {context.site});"

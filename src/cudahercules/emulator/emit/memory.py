@@ -27,6 +27,7 @@ _SPACES = {
     "global": "global",
     "shared": "shared",
     "shared::cta": "shared",
+    "shared::cluster": "cluster",
     "local": "local",
     "const": "const",
     "param": "param",
@@ -72,13 +73,16 @@ def where(instruction: Instruction) -> Where:
 
 def pointer(context: FunctionContext, memory: Operand, size: int, space: str, access: int) -> str:
     """A checked ``uint8_t*`` for ``size`` bytes at ``memory``. Raises Unsupported."""
-    if not isinstance(memory, Memory):
+    if not isinstance(memory, Memory) or memory.coordinates:
         raise Unsupported("address")
     if space == "param":
         return _parameter(context, memory, size, access)
     if space == "shared":
         offset = _shared_offset(context, memory)
         return f"rt::shared_at<{size}>(t, SH, SN, {offset}, {context.site}, {access})"
+    if space == "cluster":
+        address = window_address(context, memory)
+        return f"rt::cluster_at(t, {address}, {size}, {context.site}, {access})"
     address = byte_address(context, memory)
     if space == "local":
         return f"rt::local_at<{size}>(t, {address}, {context.site}, {access})"
@@ -103,14 +107,26 @@ def _shared_offset(context: FunctionContext, memory: Memory) -> str:
     """The offset from the start of user shared memory."""
     base = memory.base
     if isinstance(base, Register):
-        offset = (memory.offset - 1024) & 0xFFFFFFFF
         if bits(base.type) == 32:
-            return f"(uint32_t)({context.access.raw(base)} + {offset}u)"
-        return f"rt::narrow({context.access.raw(base)} + {memory.offset - 1024}ll)"
+            return f"(uint32_t)({context.access.raw(base)} + {memory.offset & 0xFFFFFFFF}u - SO)"
+        return f"rt::narrow({context.access.raw(base)} + {memory.offset}ll - SO)"
     if isinstance(base, Immediate):
-        return f"(uint32_t){(base.value + memory.offset - 1024) & 0xFFFFFFFF}u"
+        return f"(uint32_t)({(base.value + memory.offset) & 0xFFFFFFFF}u - SO)"
     symbol = Symbol(base.name, base.offset + memory.offset)
-    return f"(uint32_t)({context.address_of(symbol)} - 1024u)"
+    return f"(uint32_t)({context.address_of(symbol)} - SO)"
+
+
+def window_address(context: FunctionContext, memory: Memory) -> str:
+    """A shared::cta or shared::cluster address as a ``uint64_t`` expression: rank << 24 | offset."""
+    base = memory.base
+    if isinstance(base, Register):
+        raw = context.access.raw(base)
+        if bits(base.type) not in (32, 64):
+            raise Unsupported("address register")
+        return f"(uint64_t)({raw} + {memory.offset & 0xFFFFFFFF}u)" if memory.offset else f"(uint64_t){raw}"
+    if isinstance(base, Immediate):
+        return f"(uint64_t){(base.value + memory.offset) & 0xFFFFFFFF}u"
+    return f"(uint64_t){context.address_of(Symbol(base.name, base.offset + memory.offset))}"
 
 
 def _parameter(context: FunctionContext, memory: Memory, size: int, access: int) -> str:
@@ -166,7 +182,7 @@ def load(context: FunctionContext, instruction: Instruction) -> str | None:
     at = pointer(context, instruction.operands[1], size * place.vector, place.space, READ)
     elements = _elements(instruction.operands[0], place.vector)
     integer = "unsigned __int128" if size == 16 else f"uint{size * 8}_t"
-    strong = place.strong and size <= 8 and place.space in ("", "global", "shared")
+    strong = place.strong and size <= 8 and place.space in ("", "global", "shared", "cluster")
     lines = [f"const uint8_t* const _p = {at};"]
     for i in range(place.vector):
         if isinstance(elements[i], Sink):
@@ -191,7 +207,7 @@ def store(context: FunctionContext, instruction: Instruction) -> str | None:
     at = pointer(context, instruction.operands[0], size * place.vector, place.space, WRITE)
     elements = _elements(instruction.operands[1], place.vector)
     integer = "unsigned __int128" if size == 16 else f"uint{size * 8}_t"
-    strong = place.strong and size <= 8 and place.space in ("", "global", "shared")
+    strong = place.strong and size <= 8 and place.space in ("", "global", "shared", "cluster")
     lines = [f"uint8_t* const _p = {at};"]
     for i, element in enumerate(elements):
         value = context.access.read(element, type_)
@@ -211,8 +227,8 @@ def convert_address(context: FunctionContext, instruction: Instruction) -> str |
         return None
     destination, source = instruction.operands
     value = context.access.read(source, "u64")
-    if _SPACES[modifiers[-1]] == "shared":
-        value = f"{value} - (uint64_t)SH + 1024ull" if back else f"(uint64_t)SH - 1024ull + {value}"
+    if _SPACES[modifiers[-1]] in ("shared", "cluster"):
+        value = f"rt::{'to_shared' if back else 'to_generic'}(t, {value})"
     return context.access.write(destination, "u64", value)
 
 
@@ -225,17 +241,20 @@ def is_space(context: FunctionContext, instruction: Instruction) -> str | None:
     constant, parameter = f"rt::in_constant_memory({address})", f"rt::in_parameters(t, {address})"
     tests = {
         "shared": shared,
+        "cluster": f"rt::in_cluster_shared(t, {address})",
         "local": local,
         "const": constant,
         "param": parameter,
         "global": f"!({shared} || {local} || {constant} || {parameter})",
     }
     name = instruction.modifiers[0]
-    space = "shared" if name == "shared::cluster" else _SPACES.get(name, "")
+    space = _SPACES.get(name, "")
     return context.access.write(destination, "pred", tests[space]) if space else None
 
 
-_PREFETCH = re.compile(r"(global\.|local\.)?(L1|L2|L2::evict_last|L2::evict_normal)")
+_PREFETCH = re.compile(
+    r"(global\.|local\.)?(L1|L2|L2::evict_last|L2::evict_normal)|((param|const)\.)?tensormap"
+)
 _POLICY = re.compile(
     r"fractional\.L2::evict_(last|normal|first|unchanged)(\.L2::evict_(first|unchanged))?"
     r"|range(\.global)?\.L2::evict_(last|normal|first|unchanged)(\.L2::evict_(first|unchanged))?|cvt\.L2"

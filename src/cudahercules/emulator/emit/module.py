@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cudahercules.emulator.emit import atomics, control, copies, mbarrier, memory, warp
+from cudahercules.emulator.emit import atomics, cluster, control, copies, mbarrier, memory, warp
 from cudahercules.emulator.emit.access import Unsupported
 from cudahercules.emulator.emit.context import FunctionContext, ModuleContext, Site
 from cudahercules.emulator.outcome import UnsupportedInstruction
@@ -14,10 +14,26 @@ from cudahercules.emulator.scalar.table import expression
 
 Emitter = Callable[[FunctionContext, Instruction], str | None]
 
+
+def _store(context: FunctionContext, instruction: Instruction) -> str | None:
+    emit = cluster.store_async if instruction.modifiers[:1] == ("async",) else memory.store
+    return emit(context, instruction)
+
+
+def _reduce(context: FunctionContext, instruction: Instruction) -> str | None:
+    emit = cluster.reduce_async if instruction.modifiers[:1] == ("async",) else atomics.atomic
+    return emit(context, instruction)
+
+
+def _barrier(context: FunctionContext, instruction: Instruction) -> str | None:
+    emit = cluster.barrier if instruction.modifiers[:1] == ("cluster",) else warp.barrier
+    return emit(context, instruction)
+
+
 _EMITTERS: dict[str, Emitter] = {
     "ld": memory.load,
     "ldu": memory.load,
-    "st": memory.store,
+    "st": _store,
     "cvta": memory.convert_address,
     "isspacep": memory.is_space,
     "prefetch": memory.prefetch,
@@ -26,7 +42,7 @@ _EMITTERS: dict[str, Emitter] = {
     "discard": memory.priority,
     "createpolicy": memory.policy,
     "atom": atomics.atomic,
-    "red": atomics.atomic,
+    "red": _reduce,
     "shfl": warp.shuffle,
     "vote": warp.vote,
     "match": warp.match,
@@ -34,12 +50,14 @@ _EMITTERS: dict[str, Emitter] = {
     "elect": warp.elect,
     "activemask": warp.activemask,
     "bar": warp.barrier,
-    "barrier": warp.barrier,
+    "barrier": _barrier,
     "membar": warp.fence,
     "fence": warp.fence,
     "nanosleep": warp.nanosleep,
     "mbarrier": mbarrier.mbarrier,
     "cp": copies.copy,
+    "mapa": cluster.map_address,
+    "getctarank": cluster.rank,
     "griddepcontrol": warp.no_effect,
     "setmaxnreg": warp.no_effect,
     "mov": control.move,
@@ -53,7 +71,6 @@ _EMITTERS: dict[str, Emitter] = {
     "stackrestore": control.stack,
 }
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
-_SHARED_ORIGIN = 1024
 _MOST_ALIGNMENT = 1024
 
 
@@ -110,7 +127,8 @@ class _Translator:
                 16, min(alignment, _MOST_ALIGNMENT)
             )
             rows.append(
-                f'  {{"{kernel.name}", k_{number}, {size}u, {parameter_bytes}u, {local_bytes + local}u}},'
+                f'  {{"{kernel.name}", k_{number}, {size}u, {parameter_bytes}u, {local_bytes + local}u, '
+                f"{_cluster(kernel)}}},"
             )
         return Translation(
             "\n".join(self._file([text for text, _, _ in bodies], rows)),
@@ -131,14 +149,14 @@ class _Translator:
     def _place_shared(
         self, functions: list[Function], placed: dict[str, int], size: int
     ) -> tuple[dict[str, int], int]:
-        """Window offsets of the shared variables that ``functions`` mention, behind those placed already."""
+        """Shared-memory offsets of the variables that ``functions`` mention, behind those placed."""
         placed = dict(placed)
         for function in functions:
             for variable in _shared_variables(function, self.module):
                 if variable.name in placed or variable.external:
                     continue
                 size = -(-size // variable.alignment) * variable.alignment
-                placed[variable.name] = _SHARED_ORIGIN + size
+                placed[variable.name] = size
                 size += variable.size
         return placed, size
 
@@ -152,13 +170,16 @@ class _Translator:
             head = (
                 f"static void f_{self.context.functions[function.name]}(rt::Thread& t, uint8_t* const* A) {{"
             )
+        # In a cluster a block's own shared addresses carry its rank; before sm_90 there are none.
+        origin = "t.block->shared_base" if _has_clusters(self.module) else "rt::shared_origin"
         registers = [f"{type_} {name}{{}};" for name, type_ in context.access.storage.items()]
         body = [
             head,
             f"  uint8_t* const F = rt::enter(t, {-(-context.local_bytes // 16) * 16}, {entry});",
             "  rt::Slot* const S = rt::slots_of(t);" if any(" S," in line for line in lines) else "",
             "  uint8_t* const SH = t.block->shared; const uint32_t SN = t.block->shared_size;",
-            "  const uint32_t dynamic_shared = rt::shared_origin + SN - t.block->shared_dynamic;",
+            f"  const uint32_t SO = {origin};",
+            "  const uint32_t dynamic_shared = SO + SN - t.block->shared_dynamic;",
             "  bool carry = false;",
             *(f"  {r}" for r in registers),
             *lines,
@@ -225,6 +246,8 @@ class _Translator:
 
     def _file(self, bodies: list[str], kernels: list[str]) -> Iterator[str]:
         yield '#include "atomics.hpp"'
+        yield '#include "bulk.hpp"'
+        yield '#include "cluster.hpp"'
         yield '#include "mbarrier.hpp"'
         yield '#include "scalar.hpp"'
         yield f"static uint64_t rt_symbols[{max(1, len(self.symbols))}];"
@@ -234,7 +257,7 @@ class _Translator:
                 yield control.declared(function, number)
         yield from bodies
         yield "static const rt::KernelEntry kernel_entries[] = {"
-        yield from kernels or ["  {nullptr, nullptr, 0, 0, 0}"]
+        yield from kernels or ["  {nullptr, nullptr, 0, 0, 0, {}}"]
         yield "};"
         yield "static const rt::FunctionEntry function_entries[] = {"
         for number, function in enumerate(self.device):
@@ -247,6 +270,16 @@ class _Translator:
         yield f"  kernel_entries, {len(self.kernels)}, function_entries, {len(self.device)},"
         yield f"  rt_symbols, &rt_function_base, {len(self.context.sites)}}};"
         yield ""
+
+
+def _has_clusters(module: Module) -> bool:
+    return int("".join(c for c in module.target.split(",")[0] if c.isdigit()) or "0") >= 90
+
+
+def _cluster(kernel: Function) -> str:
+    """The cluster dimensions that the kernel was compiled for, as a C++ initialiser."""
+    fixed = kernel.directives.get("reqnctapercluster", ())
+    return "{" + ", ".join(map(str, (*fixed, 1, 1)[:3] if fixed else (0, 0, 0))) + "}"
 
 
 def _ends(item: Instruction | LabelMark) -> bool:

@@ -8,6 +8,8 @@ from cudahercules.emulator.emit.access import Unsupported
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 
+_OF_BLOCK = ("ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+
 _PLAIN = {
     "laneid": "t.lane",
     "warpid": "(t.linear / 32)",
@@ -37,10 +39,9 @@ _PLAIN = {
     "reserved_smem_offset_1": "(rt::shared_origin - rt::reserved_shared)",
     "envreg1": "(t.block->grid_workspace >> 32)",
     "envreg2": "(t.block->grid_workspace)",
-    # No clusters: every block is one of its own.
-    "cluster_ctarank": "0u",
-    "cluster_nctarank": "1u",
-    "is_explicit_cluster": "false",
+    "cluster_ctarank": "t.block->cluster_rank",
+    "cluster_nctarank": "t.block->cluster_size",
+    "is_explicit_cluster": "t.block->explicit_cluster",
     "WARP_SZ": "32u",
 }
 
@@ -57,16 +58,8 @@ def special(name: str) -> str:
         index = _AXES[axis]
         if base == "tid":
             return f"t.tid[{index}]"
-        if base in ("ntid", "ctaid", "nctaid"):
+        if base in _OF_BLOCK:
             return f"t.block->{base}[{index}]"
-        if base == "clusterid":
-            return f"t.block->ctaid[{index}]"
-        if base == "nclusterid":
-            return f"t.block->nctaid[{index}]"
-        if base == "cluster_ctaid":
-            return "0u"
-        if base == "cluster_nctaid":
-            return "1u"
     if re.fullmatch(r"envreg\d+", name):
         return "0u"
     raise Unsupported(f"special register %{name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cudahercules.emulator.emit.access import Unsupported
 from cudahercules.emulator.emit.context import FunctionContext
 from cudahercules.emulator.ptx.ir import Instruction, Operand, Pair, Sink
@@ -151,13 +153,23 @@ def barrier(context: FunctionContext, instruction: Instruction) -> str | None:
     return None
 
 
-_FENCES = frozenset(("sc", "acq_rel", "acquire", "release"))
-_SCOPES = frozenset(("cta", "cluster", "gpu", "gl", "sys"))
+_SCOPE = r"\.(cta|cluster|gpu|sys)"
+_FENCE = re.compile(
+    rf"((sc|acq_rel|acquire|release){_SCOPE}|cta|gl|sys"
+    r"|mbarrier_init\.release\.cluster"
+    r"|acquire\.sync_restrict::shared::cluster\.cluster|release\.sync_restrict::shared::cta\.cluster"
+    r"|proxy\.alias|proxy\.async(\.(global|shared::cta|shared::cluster|shared))?"
+    r"|proxy\.async::generic\.acquire\.sync_restrict::shared::cluster\.cluster"
+    r"|proxy\.async::generic\.release\.sync_restrict::shared::cta\.cluster"
+    rf"|proxy\.tensormap::generic\.(acquire|release){_SCOPE})"
+)
 
 
 def fence(context: FunctionContext, instruction: Instruction) -> str | None:
-    rest = [m for m in instruction.modifiers if m not in _FENCES and m not in _SCOPES]
-    if instruction.types or instruction.operands or rest not in ([], ["proxy", "alias"]):
+    modifiers = ".".join(instruction.modifiers)
+    if instruction.types or not _FENCE.fullmatch(modifiers):
+        return None
+    if len(instruction.operands) != (2 if modifiers.startswith("proxy.tensormap::generic.acquire") else 0):
         return None
     return f"__atomic_thread_fence(__ATOMIC_SEQ_CST); rt::burn(t, rt::fence_fuel, {context.site});"
 

@@ -269,8 +269,12 @@ class BodyParser:
         if not isinstance(base, Register | Symbol | Immediate):
             raise self.stream.error(f"cannot read address {token.text!r}")
         offset = self._offset()
+        coordinates: tuple[Operand, ...] = ()
+        if self.stream.accept(","):
+            self.stream.expect("{")
+            coordinates = self._list("}")
         self.stream.expect("]")
-        return Memory(base, offset)
+        return Memory(base, offset, coordinates)
 
     def _offset(self) -> int:
         offset = 0

@@ -85,10 +85,11 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``[base + offset]``."""
+    """``[base + offset]``, or ``[base + offset, {coordinates}]`` of a tensor copy."""
 
     base: Register | Symbol | Immediate
     offset: int = 0
+    coordinates: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

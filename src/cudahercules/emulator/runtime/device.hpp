@@ -17,7 +17,7 @@ struct Slot {
 };
 
 // Why a thread does not run; used in reports.
-enum class Wait : uint8_t { none, barrier, lanes, activemask, yielded };
+enum class Wait : uint8_t { none, barrier, lanes, activemask, yielded, mbarrier, cluster };
 
 // One CUDA thread. What translated code touches comes first.
 struct Thread {
@@ -40,6 +40,12 @@ struct Thread {
   uint32_t value;  // what a barrier or activemask hands to the thread that it wakes
   uint32_t detail;
   Wait wait;
+  bool cluster_arrived;   // has arrived at the cluster's barrier and not yet waited
+  uint32_t cluster_phase;
+  uint32_t bulk_group;    // number of the bulk group that is open
+  uint32_t polls;         // waits on `awaited` that ended without success, with nothing done in between
+  int64_t poll_fuel;
+  uint8_t* awaited;       // the mbarrier that this thread waits for, or waited for last
 };
 
 struct Block {
@@ -51,6 +57,10 @@ struct Block {
   uint32_t nctaid[3];
   uint64_t grid_id;
   uint64_t grid_workspace;
+  uint32_t shared_base;  // window address of the first byte of user shared memory: shared_origin | rank << 24
+  uint32_t cluster_rank, cluster_size;
+  uint32_t cluster_ctaid[3], cluster_nctaid[3], clusterid[3], nclusterid[3];
+  bool explicit_cluster;
 };
 
 Slot* slots_of(Thread& t);
@@ -64,6 +74,7 @@ struct KernelEntry {
   uint32_t static_shared;
   uint32_t parameter_bytes;
   uint32_t local_bytes;  // of this kernel and all device functions of the module, each once
+  uint32_t cluster[3];   // cluster dimensions fixed at compile time, or 0
 };
 struct FunctionEntry {
   FunctionCode code;
@@ -255,6 +266,7 @@ void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint
 void async_commit(Thread& t);
 void async_wait(Thread& t, uint64_t groups_left);
 void async_wait_all(Thread& t);
+void async_arrive(Thread& t, uint8_t* barrier, bool count_first, uint32_t site);
 const uint8_t* async_source(Thread& t, uint64_t address, uint32_t bytes, uint32_t site);
 
 // --- the rest ----------------------------------------------------------------------------------
@@ -272,9 +284,10 @@ static inline uint64_t cycles() { return __builtin_ia32_rdtsc(); }
 // A 64-bit shared address as an offset that is certainly outside if it does not fit.
 static inline uint32_t narrow(uint64_t offset) { return offset >> 32 ? 0xffffffffu : uint32_t(offset); }
 
-static inline bool in_shared(Thread& t, uint64_t a) {
-  return a - (reinterpret_cast<uint64_t>(t.block->shared) - reserved_shared) < t.block->shared_size + reserved_shared;
+static inline bool in_shared_of(const Block& b, uint64_t a) {
+  return a - (reinterpret_cast<uint64_t>(b.shared) - reserved_shared) < b.shared_size + reserved_shared;
 }
+static inline bool in_shared(Thread& t, uint64_t a) { return in_shared_of(*t.block, a); }
 static inline bool in_local(Thread& t, uint64_t a) {
   return a - reinterpret_cast<uint64_t>(t.local_begin) < static_cast<uint64_t>(t.local_end - t.local_begin);
 }

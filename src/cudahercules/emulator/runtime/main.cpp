@@ -156,13 +156,33 @@ void run_on_all(Launch& l, size_t count) {
   for (size_t i = 1; i < count; i++) pthread_join(shares[i].thread, nullptr);
 }
 
-// launch OPERATION MODULE GRID*3 BLOCK*3 SHARED COOPERATIVE OFFSET SIZE KERNEL
+// The launch's cluster dimensions are those of the plan, or those that the kernel was compiled for.
+void set_cluster(Launch& l) {
+  const auto name = std::string(l.kernel->name);
+  const uint32_t* fixed = l.kernel->cluster;
+  l.explicit_cluster = l.cluster[0] || fixed[0];
+  if (l.cluster[0] && fixed[0] && memcmp(l.cluster, fixed, sizeof l.cluster))
+    refuse("launch of " + name + ": other cluster dimensions than those that the kernel was compiled for");
+  l.clusters = 1;
+  uint64_t size = 1;
+  for (int i = 0; i < 3; i++) {
+    if (fixed[0]) l.cluster[i] = fixed[i];
+    if (!l.cluster[i]) l.cluster[i] = 1;
+    size *= l.cluster[i];
+    if (l.grid[i] % l.cluster[i]) refuse("launch of " + name + ": the grid is no multiple of the cluster");
+    l.clusters *= l.grid[i] / l.cluster[i];
+  }
+  if (size > 16) refuse("launch of " + name + ": a cluster of " + std::to_string(size) + " blocks");
+}
+
+// launch OPERATION MODULE GRID*3 BLOCK*3 CLUSTER*3 SHARED COOPERATIVE OFFSET SIZE KERNEL
 void launch(Words in) {
   Launch l{};
   l.operation = in.small();
   l.module = in.small();
   for (uint32_t& g : l.grid) g = in.small();
   for (uint32_t& b : l.block) b = in.small();
+  for (uint32_t& c : l.cluster) c = in.small();
   l.dynamic_shared = in.small();
   l.cooperative = in.number() != 0;
   const uint64_t offset = in.number(), size = in.number();
@@ -176,13 +196,13 @@ void launch(Words in) {
     refuse("launch of " + name + ": " + std::to_string(size) + " bytes of parameters, not " +
            std::to_string(l.kernel->parameter_bytes));
   check_launch(l);
+  set_cluster(l);
   job.parameter_bytes = size;
   memcpy(job.parameters.data(), blobs + offset, size);
   job.workspace.assign(job.workspace.size(), 0);
   job.workspace[0] = uint32_t(job.workspace.size() * sizeof(uint32_t));
-  l.blocks = uint64_t(l.grid[0]) * l.grid[1] * l.grid[2];
   l.grid_id = ++launches;
-  run_on_all(l, job.threads < l.blocks ? job.threads : l.blocks);
+  run_on_all(l, job.threads < l.clusters ? job.threads : l.clusters);
 }
 
 void set_memory(Words in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGHT PITCH
@@ -206,7 +226,7 @@ void copy_memory(Words in) {  // copy DESTINATION SOURCE WIDTH HEIGHT DESTINATIO
             reinterpret_cast<const void*>(source + row * source_pitch), width);
 }
 
-void begin(Words in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS STACK_LIMIT
+void begin(Words in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS STACK_LIMIT ASYNCHRONY SEED
   memory_fd = int(in.integer());
   job.result_fd = int(in.integer());
   blobs_size = in.number();
@@ -214,11 +234,12 @@ void begin(Words in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS 
   job.deadline = seconds_now() + in.real();
   const uint64_t stack_limit = in.number();
   job.stack_limit = uint32_t(stack_limit < (512u << 10) ? stack_limit : 512u << 10);
+  job.asynchrony = Asynchrony(in.small());
+  job.seed = in.number();
   fcntl(job.result_fd, F_SETFD, FD_CLOEXEC);
   void* at = mmap(nullptr, blobs_size, PROT_READ, MAP_SHARED, memory_fd, 0);
   if (at == MAP_FAILED) refuse("cannot map the job's memory");
   blobs = static_cast<uint8_t*>(at);
-  job.parameters.resize(most_parameters + 4);
   job.workspace.resize(64);
   job.ranges.push_back({reinterpret_cast<uint64_t>(job.workspace.data()), job.workspace.size() * 4, true, 'w', 0});
   start_workers(1);

@@ -69,9 +69,11 @@ void resolve(Thread& t, Slot& slot, uint64_t address, uint32_t size, uint32_t si
     if (in_window < t.block->shared_size) {
       if (address % size) misaligned(t, in_window, size, site, access, "shared");
       if (in_window + size > t.block->shared_size) fault_shared(t, in_window, size, site, access);
-      slot = {reinterpret_cast<uint64_t>(t.block->shared), t.block->shared_size / size};
+      // In a cluster another block may come here with this address after the block has exited.
+      if (t.block->cluster_size == 1) slot = {reinterpret_cast<uint64_t>(t.block->shared), t.block->shared_size / size};
       return;
     }
+    if (t.block->cluster_size > 1 && peer_at(t, address, size, site, access)) return;
     if (in_local(t, address)) {
       local_at<1>(t, address, site, access);
       if (address % size) misaligned(t, address, size, site, access, "local");

@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <map>
+#include <tuple>
 
 #include "state.hpp"
 
@@ -55,6 +56,10 @@ const char* wait_name(const Thread& t) {
       return "lanes";
     case Wait::activemask:
       return "activemask";
+    case Wait::mbarrier:
+      return "mbarrier";
+    case Wait::cluster:
+      return "cluster";
     default:
       return "running";
   }
@@ -70,6 +75,22 @@ bool masks_disagree(const Resident& b, const Warp*& where) {
           return true;
         }
   return false;
+}
+
+}  // namespace
+
+namespace {
+
+// Which block of its cluster a waiting thread is in, and the state of the mbarrier that it waits for.
+std::string barrier_fields(const Cluster& c, const Thread& t) {
+  std::string text;
+  if (c.blocks.size() > 1) text = ",\"rank\":" + std::to_string(t.block->cluster_rank);
+  if (t.wait != Wait::mbarrier) return text;
+  const auto state = load<uint64_t>(t.awaited);
+  const Resident* b = block_of_shared(c, t.awaited);
+  return text + ",\"mbarrier\":{\"offset\":" + std::to_string(t.awaited - b->shared) + ",\"missing\":" +
+         std::to_string(mbarrier_missing(state)) + ",\"expected\":" + std::to_string(mbarrier_expected(state)) +
+         ",\"bytes\":" + std::to_string(mbarrier_missing_bytes(state)) + "}";
 }
 
 }  // namespace
@@ -111,24 +132,30 @@ void assertion_failed(Thread& t, uint64_t message, uint64_t file, uint32_t line,
             ",\"assert_function\":" + quoted(n));
 }
 
-// No thread of the block can ever run again: group them by where and for what they wait.
-void deadlock(Worker& w, Resident& b) {
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<const Thread*>> groups;
+// No thread of the cluster can ever run again: group them by block, and by where and for what they wait.
+void deadlock(Worker&, Cluster& c) {
+  std::map<std::tuple<uint32_t, uint32_t, uint64_t, const uint8_t*>, std::vector<const Thread*>> groups;
   const Thread* first = nullptr;
-  for (const Warp& warp : b.warps)
+  const Warp* warp_of_masks = nullptr;
+  bool masks = false;
+  size_t threads = 0;
+  for (const Resident* b : c.blocks) {
+   threads += b->threads.size();
+   masks = masks || masks_disagree(*b, warp_of_masks);
+   for (const Warp& warp : b->warps)
     for (uint32_t rest = warp.alive; rest; rest &= rest - 1) {
       const Thread& t = warp.threads[__builtin_ctz(rest)];
       if (!first) first = &t;
-      groups[{t.site, uint64_t(t.wait) << 32 | t.detail}].push_back(&t);
+      groups[{b->cluster_rank, t.site, uint64_t(t.wait) << 32 | t.detail, t.wait == Wait::mbarrier ? t.awaited : nullptr}]
+          .push_back(&t);
     }
-  const Warp* warp = nullptr;
-  const bool masks = masks_disagree(b, warp);
-  if (masks) first = &warp->threads[__builtin_ctz(warp->pending[0].lanes.active)];
+  }
+  if (masks) first = &warp_of_masks->threads[__builtin_ctz(warp_of_masks->pending[0].lanes.active)];
   std::string list;
   for (const auto& [key, members] : groups) {
     const Thread& t = *members[0];
     list += (list.empty() ? "" : ",") + std::string("{\"site\":") + std::to_string(t.site) + ",\"wait\":\"" +
-            wait_name(t) + "\",\"detail\":" + std::to_string(t.detail) + ",\"count\":" +
+            wait_name(t) + "\",\"detail\":" + std::to_string(t.detail) + barrier_fields(c, t) + ",\"count\":" +
             std::to_string(members.size()) + ",\"threads\":[";
     // Runs of consecutive threads as [first, last].
     for (size_t i = 0; i < members.size();) {
@@ -140,9 +167,7 @@ void deadlock(Worker& w, Resident& b) {
     list += "]}";
   }
   fault(const_cast<Thread&>(*first), first->site, masks ? "mismatched_mask" : "deadlock",
-        "\"alive\":" + std::to_string(b.alive) + ",\"of\":" + std::to_string(b.threads.size()) + ",\"groups\":[" + list +
-            "]");
-  (void)w;
+        "\"alive\":" + std::to_string(c.alive) + ",\"of\":" + std::to_string(threads) + ",\"groups\":[" + list + "]");
 }
 
 void out_of_fuel(Thread& t, uint32_t site) {

@@ -46,6 +46,11 @@ Thread* pick(Worker& w) {
       t.sp = nullptr;
       t.fuel = full_fuel;
       t.count = 0;
+      t.polls = 0;
+      t.bulk_group = 0;
+      t.cluster_arrived = false;
+      t.awaited = nullptr;
+      b.begun = true;
       if (t.async) async_forget(t);
     }
     return &t;
@@ -77,6 +82,8 @@ void retire(Thread& t) {
   w.instructions += t.count;
   if (!warp.pending.empty()) lanes_after_exit(b, warp);
   if (b.used_barriers) barriers_after_exit(b);
+  cluster_after_exit(t);
+  if (!b.alive) bulk_after_exit(b);
 }
 
 void yield(Thread& t, uint32_t site) {
@@ -127,6 +134,8 @@ void release(Resident& b, Barrier& bar, uint32_t id) {
   bar.reducing = false;
   b.used_barriers &= ~(1u << id);
   b.progress++;
+  b.cluster->events++;
+  bulk_chance(*b.cluster);
 }
 
 }  // namespace
@@ -222,14 +231,28 @@ void destroy_block(Resident* b) {
   delete b;
 }
 
-void begin_block(Resident& b, const Launch& l, uint64_t number, size_t static_shared) {
+// Block `rank` of cluster `number` of the grid.
+void begin_block(Resident& b, Cluster& c, const Launch& l, uint64_t number, uint32_t rank, size_t static_shared) {
+  uint32_t inside = rank;
+  b.cluster_size = 1;
   for (int i = 0; i < 3; i++) {
     b.ntid[i] = l.block[i];
     b.nctaid[i] = l.grid[i];
+    b.cluster_nctaid[i] = l.cluster[i];
+    b.nclusterid[i] = l.grid[i] / l.cluster[i];
+    b.cluster_ctaid[i] = inside % l.cluster[i];
+    b.clusterid[i] = uint32_t(number % b.nclusterid[i]);
+    b.ctaid[i] = b.clusterid[i] * l.cluster[i] + b.cluster_ctaid[i];
+    inside /= l.cluster[i];
+    number /= b.nclusterid[i];
+    b.cluster_size *= l.cluster[i];
   }
-  b.ctaid[0] = uint32_t(number % l.grid[0]);
-  b.ctaid[1] = uint32_t(number / l.grid[0] % l.grid[1]);
-  b.ctaid[2] = uint32_t(number / l.grid[0] / l.grid[1]);
+  b.cluster = &c;
+  b.cluster_rank = rank;
+  b.shared_base = shared_origin | rank << 24;
+  b.explicit_cluster = l.explicit_cluster;
+  b.begun = false;
+  b.mbarrier_waiters.clear();
   b.shared_dynamic = l.dynamic_shared;
   b.shared_size = uint32_t(static_shared + l.dynamic_shared);
   b.grid_id = l.grid_id;
@@ -253,36 +276,109 @@ void begin_block(Resident& b, const Launch& l, uint64_t number, size_t static_sh
 
 enum class State { finished, stalled };
 
-State run_block(Worker& w, Resident& b) {
-  w.block = &b;
-  w.warp = 0;
+void wake_yielded(Resident& b) {
   for (uint32_t rest = b.yielded_warps; rest; rest &= rest - 1) {
     Warp& warp = b.warps[__builtin_ctz(rest)];
     make_runnable(b, warp, warp.yielded);
     warp.yielded = 0;
   }
   b.yielded_warps = 0;
-  if (Thread* first = pick(w)) run_fibers(w, *first);
-  if (!b.alive) return State::finished;
-  if (!b.yielded_warps) deadlock(w, b);
-  return State::stalled;
 }
 
-bool take_block(Worker& w, Launch& l) {
-  const uint64_t number = __atomic_fetch_add(&l.next, 1, __ATOMIC_RELAXED);
-  if (number >= l.blocks) return false;
-  Resident* b;
-  if (w.pool.empty()) {
-    b = build_block(w, l, l.kernel->static_shared + l.dynamic_shared);
-  } else {
-    b = w.pool.back();
-    w.pool.pop_back();
+// Run every block of the cluster as long as any of their threads can run.
+void run_ready(Worker& w, Cluster& c) {
+  for (bool ran = true; ran;) {
+    ran = false;
+    for (Resident* b : c.blocks) {
+      if (!b->ready) continue;
+      w.block = b;
+      w.warp = 0;
+      if (Thread* first = pick(w)) run_fibers(w, *first);
+      ran = true;
+    }
   }
-  begin_block(*b, l, number, l.kernel->static_shared);
+}
+
+const Thread* some_thread(const Cluster& c) {
+  for (const Resident* b : c.blocks)
+    for (const Warp& warp : b->warps)
+      if (warp.alive) return &warp.threads[__builtin_ctz(warp.alive)];
+  return nullptr;
+}
+
+State run_cluster(Worker& w, Cluster& c) {
+  // Copies that nobody waits for by name must still arrive some time, for threads that spin on their data.
+  constexpr uint32_t patience = 4;
+  for (Resident* b : c.blocks) wake_yielded(*b);
+  for (uint32_t rounds = 0;; rounds++) {
+    run_ready(w, c);
+    if (!c.alive) {
+      bulk_finish(c);
+      return State::finished;
+    }
+    bool spinning = false, waiting = false;
+    for (const Resident* b : c.blocks) {
+      spinning |= b->yielded_warps != 0;
+      waiting |= !b->mbarrier_waiters.empty();
+    }
+    if (c.bulk && bulk_progress(c, !spinning || c.idle >= patience)) {
+      c.idle = 0;
+      continue;
+    }
+    if (spinning) {
+      end_polls(c, false);
+      c.idle++;
+      return State::stalled;
+    }
+    if (!waiting || all_polls_idle(c)) deadlock(w, c);
+    if (rounds % 256 == 255 && seconds_now() > job.deadline) {
+      Thread& t = const_cast<Thread&>(*some_thread(c));
+      out_of_fuel(t, t.site);
+    }
+    end_polls(c, false);
+  }
+}
+
+bool take_cluster(Worker& w, Launch& l) {
+  const uint64_t number = __atomic_fetch_add(&l.next, 1, __ATOMIC_RELAXED);
+  if (number >= l.clusters) return false;
+  Cluster* c;
+  if (w.cluster_pool.empty()) {
+    c = new Cluster{};
+  } else {
+    c = w.cluster_pool.back();
+    w.cluster_pool.pop_back();
+  }
+  const uint32_t size = l.cluster[0] * l.cluster[1] * l.cluster[2];
+  c->alive = size * thread_count(l);
+  c->arrived = c->phase = c->idle = 0;
+  c->events = 0;
+  c->random = job.seed + number * 0x9e3779b97f4a7c15ull;
+  for (uint32_t rank = 0; rank < size; rank++) {
+    Resident* b;
+    if (w.pool.empty()) {
+      b = build_block(w, l, l.kernel->static_shared + l.dynamic_shared);
+    } else {
+      b = w.pool.back();
+      w.pool.pop_back();
+    }
+    begin_block(*b, *c, l, number, rank, l.kernel->static_shared);
+    c->blocks.push_back(b);
+  }
   // Threads look at the clock when their fuel is spent; short blocks without end need this look.
-  if (number % 256 == 0 && seconds_now() > job.deadline) out_of_fuel(b->threads[0], no_site);
-  w.resident.push_back(b);
+  if (number % 256 == 0 && seconds_now() > job.deadline) out_of_fuel(c->blocks[0]->threads[0], no_site);
+  w.resident.push_back(c);
   return true;
+}
+
+void end_cluster(Worker& w, Cluster* c) {
+  for (Resident* b : c->blocks) {
+    w.blocks_run++;
+    w.threads_run += b->threads.size();
+    w.pool.push_back(b);
+  }
+  c->blocks.clear();
+  w.cluster_pool.push_back(c);
 }
 
 void fit_pool(Worker& w, const Launch& l) {
@@ -294,9 +390,15 @@ void fit_pool(Worker& w, const Launch& l) {
   w.pool.clear();
 }
 
+uint64_t progress_of(const Cluster& c) {
+  uint64_t sum = c.events;
+  for (const Resident* b : c.blocks) sum += b->progress;
+  return sum;
+}
+
 }  // namespace
 
-// Run blocks of the launch until none is left.
+// Run clusters of the launch until none is left.
 void work(Worker& w, Launch& l) {
   this_worker = &w;
   w.launch = &l;
@@ -304,28 +406,27 @@ void work(Worker& w, Launch& l) {
   const size_t machine = (size_t(192) << 10) + size_t(32) * job.stack_limit;
   prepare_stacks(w, machine, size_t(l.kernel->local_bytes) + (size_t(64) << 10) + size_t(4) * job.stack_limit);
   fit_pool(w, l);
+  const uint64_t cluster_threads = uint64_t(thread_count(l)) * l.cluster[0] * l.cluster[1] * l.cluster[2];
   bool more = true;
   uint32_t idle_rounds = 0;
   for (;;) {
-    if (w.resident.empty() && !(more = more && take_block(w, l))) break;
+    if (w.resident.empty() && !(more = more && take_cluster(w, l))) break;
     uint64_t progress = 0;
     for (size_t i = 0; i < w.resident.size();) {
-      Resident& b = *w.resident[i];
-      const uint64_t before = b.progress;
-      if (run_block(w, b) == State::finished) {
-        w.blocks_run++;
-        w.threads_run += b.threads.size();
-        w.pool.push_back(&b);
+      Cluster& c = *w.resident[i];
+      const uint64_t before = progress_of(c);
+      if (run_cluster(w, c) == State::finished) {
+        end_cluster(w, &c);
         w.resident.erase(w.resident.begin() + long(i));
         progress++;
       } else {
-        progress += b.progress - before;
+        progress += progress_of(c) - before;
         i++;
       }
     }
     idle_rounds = progress ? 0 : idle_rounds + 1;
-    if (idle_rounds >= 2 && more && w.resident.size() * thread_count(l) < most_resident_threads) {
-      more = take_block(w, l);
+    if (idle_rounds >= 2 && more && w.resident.size() * cluster_threads < most_resident_threads) {
+      more = take_cluster(w, l);
       idle_rounds = 1;
     }
   }
