@@ -124,6 +124,20 @@ def test_a_missing_source_is_said_before_anything_runs(task, sources, station, c
     assert not card["built"]
 
 
+def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station, card, monkeypatch):
+    judge = batch.judge_on_gpu
+
+    def fail(case, artifact, evidence, *, at):
+        if case.candidate == "1.cu":
+            raise RuntimeError("CUDA out of memory")
+        return judge(case, artifact, evidence, at=at)
+
+    monkeypatch.setattr(batch, "judge_on_gpu", fail)
+    results = dict(judge_many_on_gpu(task, sources[:3], station))
+    assert [results[k].kind for k in range(3)] == ["correct", "infrastructure_error", "correct"]
+    assert "CUDA out of memory" in results[1].message
+
+
 def test_a_machine_error_ends_the_batch(task, sources, station, card):
     sources[0].write_text("no compiler")
     with pytest.raises(MachineError, match="no compiler"):

@@ -143,7 +143,14 @@ def _judge(built: _Built, at: Station) -> Verdict:
         return build_verdict(case, result)
     case.use_artifact(result)
     evidence = Evidence(task=case.task, candidate=built.candidate, artifact=result)
-    return judge_on_gpu(case, result, evidence, at=at)
+    try:
+        return judge_on_gpu(case, result, evidence, at=at)
+    except HerculesError:
+        raise
+    except Exception as error:  # a fault of ours, or torch's (out of memory): the others go on
+        from cudahercules.judge.grade import fault_of_ours
+
+        return case.infrastructure_error(fault_of_ours(error))
 
 
 def build_verdict(case: Case, failure: BuildFailure) -> Verdict:

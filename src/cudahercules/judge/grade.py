@@ -92,7 +92,7 @@ class Grading:
         except HerculesError:
             raise
         except Exception as error:
-            return self.case.infrastructure_error(_fault_of_ours(error))
+            return self.case.infrastructure_error(fault_of_ours(error))
 
 
 def new_case(
@@ -264,7 +264,7 @@ def _sandbox() -> str:
 # --- our own faults ------------------------------------------------------------------------------
 
 
-def _fault_of_ours(error: Exception) -> str:
+def fault_of_ours(error: Exception) -> str:
     """One sentence about an unexpected exception: what, and where in our code."""
     if os.environ.get("HERCULES_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)

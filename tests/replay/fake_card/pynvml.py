@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 NVML_SUCCESS, NVML_CLOCK_SM, NVML_TEMPERATURE_GPU, NVML_COMPUTEMODE_DEFAULT = 0, 1, 0, 0
 nvmlEventTypeXidCriticalError = 8
+NVML_ERROR_LIBRARY_NOT_FOUND, NVML_ERROR_DRIVER_NOT_LOADED = 12, 9
 
 
 class NVMLError(Exception):
@@ -37,6 +38,22 @@ _reads = 0
 def nvmlInit():
     if "PRETEND_NO_NVML" in os.environ:
         raise NVMLError("NVML Shared Library Not Found")
+
+
+def nvmlShutdown():
+    pass
+
+
+def nvmlSystemGetCudaDriverVersion_v2():
+    return int(os.environ.get("PRETEND_DRIVER", "13000"))
+
+
+def nvmlDeviceGetCount():
+    return 1
+
+
+def nvmlDeviceGetCudaComputeCapability(handle):
+    return 9, 0
 
 
 def nvmlDeviceGetHandleByIndex(index):
@@ -73,7 +90,7 @@ def nvmlDeviceGetEnforcedPowerLimit(handle):
 
 
 def nvmlDeviceGetComputeMode(handle):
-    return 0
+    return int(os.environ.get("PRETEND_COMPUTE_MODE", "0"))
 
 
 def nvmlDeviceGetMaxClockInfo(handle, kind):
