@@ -32,8 +32,8 @@ def kernel(body: str, parameters: str = ".param .u64 p") -> str:
 @pytest.mark.parametrize(
     "line",
     [
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0,%f1,%f2,%f3}, {%r0,%r1,%r2,%r3}, "
-        "{%r4,%r5}, {%f4,%f5,%f6,%f7};",
+        "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, {%r0,%r1}, "
+        "{%r4,%r5}, {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7};",
         "cp.async.cg.shared.global [%r0], [%rd0], 8;",
         "ld.global.L1::evict_sometimes.u32 %r0, [%rd0];",
         "ld.global.u32.unheard %r0, [%rd0];",

@@ -155,6 +155,7 @@ _WAITS = {
     "activemask": "wait in activemask",
     "cluster": "wait at the cluster's barrier",
     "mbarrier": "wait on the mbarrier at byte {offset} of shared memory for the phase of parity {detail}",
+    "warpgroup": "wait for products of wgmma that other warps of the warpgroup have not issued",
     "running": "run",
 }
 

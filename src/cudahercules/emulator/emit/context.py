@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cudahercules.emulator.emit.access import Access, Unsupported, storage_types
+from cudahercules.emulator.emit.accumulators import accumulators
 from cudahercules.emulator.emit.special import special
 from cudahercules.emulator.ptx.ir import Function, Instruction, Location, Module, Symbol, Variable
 
@@ -45,6 +46,7 @@ class FunctionContext:
         self.function = function
         self.shared = shared
         self.access = Access(storage_types(function), self.address_of, special)
+        self.accumulators = accumulators(function)
         self.local: dict[str, int] = {}
         self.local_bytes = 0
         self.parameters = self._number_parameters()

@@ -78,7 +78,7 @@ def pointer(context: FunctionContext, memory: Operand, size: int, space: str, ac
     if space == "param":
         return _parameter(context, memory, size, access)
     if space == "shared":
-        offset = _shared_offset(context, memory)
+        offset = shared_offset(context, memory)
         return f"rt::shared_at<{size}>(t, SH, SN, {offset}, {context.site}, {access})"
     if space == "cluster":
         address = window_address(context, memory)
@@ -103,7 +103,7 @@ def byte_address(context: FunctionContext, memory: Memory) -> str:
     return f"(uint64_t){context.address_of(Symbol(base.name, base.offset + memory.offset))}"
 
 
-def _shared_offset(context: FunctionContext, memory: Memory) -> str:
+def shared_offset(context: FunctionContext, memory: Memory) -> str:
     """The offset from the start of user shared memory."""
     base = memory.base
     if isinstance(base, Register):

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cudahercules.emulator.emit import atomics, cluster, control, copies, mbarrier, memory, warp
+from cudahercules.emulator.emit import (
+    accumulators,
+    atomics,
+    cluster,
+    control,
+    copies,
+    mbarrier,
+    memory,
+    tensor,
+    warp,
+    wgmma,
+    wmma,
+)
 from cudahercules.emulator.emit.access import Unsupported
 from cudahercules.emulator.emit.context import FunctionContext, ModuleContext, Site
 from cudahercules.emulator.outcome import UnsupportedInstruction
@@ -60,6 +72,12 @@ _EMITTERS: dict[str, Emitter] = {
     "getctarank": cluster.rank,
     "griddepcontrol": warp.no_effect,
     "setmaxnreg": warp.no_effect,
+    "mma": tensor.mma,
+    "ldmatrix": tensor.matrix,
+    "stmatrix": tensor.matrix,
+    "movmatrix": tensor.movmatrix,
+    "wmma": wmma.wmma,
+    "wgmma": wgmma.wgmma,
     "mov": control.move,
     "ret": control.leave,
     "exit": control.leave,
@@ -172,7 +190,9 @@ class _Translator:
             )
         # In a cluster a block's own shared addresses carry its rank; before sm_90 there are none.
         origin = "t.block->shared_base" if _has_clusters(self.module) else "rt::shared_origin"
-        registers = [f"{type_} {name}{{}};" for name, type_ in context.access.storage.items()]
+        storage = context.access.storage
+        registers = [f"{type_} {n}{{}};" for n, type_ in storage.items() if n not in context.accumulators]
+        registers += accumulators.declarations(context.accumulators, storage)
         body = [
             head,
             f"  uint8_t* const F = rt::enter(t, {-(-context.local_bytes // 16) * 16}, {entry});",
@@ -236,6 +256,8 @@ class _Translator:
         except (Unsupported, ValueError) as error:
             if isinstance(error, Unsupported) and str(error) != instruction.name:
                 reason = f"{instruction.name} ({error})"
+        if text is not None:
+            text += accumulators.after_copy(context.accumulators, instruction)
         if text is None:
             if instruction.opcode == "call":
                 reason = instruction.text.rstrip(";")
@@ -249,6 +271,9 @@ class _Translator:
         yield '#include "bulk.hpp"'
         yield '#include "cluster.hpp"'
         yield '#include "mbarrier.hpp"'
+        if any(f" rt::w{name}" in body for body in bodies for name in ("mma_load<", "mma_store<")):
+            yield '#include "wmma.hpp"'
+        yield '#include "wgmma.hpp"'
         yield '#include "scalar.hpp"'
         yield f"static uint64_t rt_symbols[{max(1, len(self.symbols))}];"
         yield "static uint64_t rt_function_base;"

@@ -17,7 +17,7 @@ struct Slot {
 };
 
 // Why a thread does not run; used in reports.
-enum class Wait : uint8_t { none, barrier, lanes, activemask, yielded, mbarrier, cluster };
+enum class Wait : uint8_t { none, barrier, lanes, activemask, yielded, mbarrier, cluster, warpgroup };
 
 // One CUDA thread. What translated code touches comes first.
 struct Thread {

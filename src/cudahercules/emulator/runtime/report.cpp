@@ -60,6 +60,8 @@ const char* wait_name(const Thread& t) {
       return "mbarrier";
     case Wait::cluster:
       return "cluster";
+    case Wait::warpgroup:
+      return "warpgroup";
     default:
       return "running";
   }

@@ -84,6 +84,7 @@ void retire(Thread& t) {
   if (b.used_barriers) barriers_after_exit(b);
   cluster_after_exit(t);
   if (!b.alive) bulk_after_exit(b);
+  if (!b.warpgroups.empty()) wgmma_after_exit(t);
 }
 
 void yield(Thread& t, uint32_t site) {
@@ -227,6 +228,7 @@ Resident* build_block(Worker& w, const Launch& l, size_t shared_bytes) {
 
 void destroy_block(Resident* b) {
   for (Thread& t : b->threads) async_destroy(t);
+  wgmma_forget(*b);
   munmap(b->shared - shared_origin, b->window);
   delete b;
 }
@@ -260,6 +262,7 @@ void begin_block(Resident& b, Cluster& c, const Launch& l, uint64_t number, uint
   // Shared memory is not zero on a GPU: a kernel must not profit from that here.
   memset(b.shared - reserved_shared, 0xff, reserved_shared + b.shared_size);
   if (b.used_barriers) memset(b.barriers, 0, sizeof b.barriers);
+  if (!b.warpgroups.empty()) wgmma_forget(b);
   b.used_barriers = b.yielded_warps = 0;
   b.progress = 0;
   const auto n = uint32_t(b.threads.size());

@@ -22,6 +22,8 @@ struct Pending {
   Lanes lanes;
 };
 
+struct Warpgroup;
+
 struct Warp {
   uint32_t index;
   uint32_t alive, runnable, fresh, yielded, asking;
@@ -53,6 +55,7 @@ struct Resident : Block {
   Cluster* cluster;
   bool begun;                              // one of its threads has run
   std::vector<Thread*> mbarrier_waiters;   // threads that wait on an mbarrier in this block's shared memory
+  std::vector<Warpgroup*> warpgroups;  // those that have used wgmma
 };
 
 // The blocks of a cluster, resident together on one worker; a block without a cluster is a cluster of one.
@@ -198,6 +201,10 @@ void async_destroy(Thread& t);
 // warp.cpp
 void resolve_asking(Resident& b, Warp& warp);
 void lanes_after_exit(Resident& b, Warp& warp);
+
+// wgmma.cpp
+void wgmma_after_exit(Thread& t);
+void wgmma_forget(Resident& b);
 
 // report.cpp
 [[noreturn]] void fault(Thread& t, uint32_t site, const char* what, const std::string& fields);

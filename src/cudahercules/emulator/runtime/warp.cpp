@@ -1,4 +1,5 @@
 // Meetings of the lanes of one warp: shuffles, votes, and whatever else a warp does together.
+#include "mma.hpp"
 #include "state.hpp"
 
 namespace rt {
@@ -39,6 +40,14 @@ void together(Thread& t, uint32_t mask, Collective function, void* operands, uin
   t.detail = mask;
   t.site = site;
   suspend(t);
+}
+
+void whole_warp(Thread& t, Collective function, void* operands, uint32_t site) {
+  if (t.warp->alive != all_lanes)
+    fault(t, site, "illegal_instruction",
+          "\"detail\":\"an instruction for whole warps, but only " + std::to_string(__builtin_popcount(t.warp->alive)) +
+              " lanes of the warp are alive\"");
+  together(t, all_lanes, function, operands, site);
 }
 
 void lanes_after_exit(Resident& b, Warp& warp) {

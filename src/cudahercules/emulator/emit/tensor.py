@@ -1,0 +1,180 @@
+"""Tensor-core instructions of one warp: ``mma``, ``ldmatrix``, ``stmatrix``, ``movmatrix``."""
+
+from __future__ import annotations
+
+import re
+
+from cudahercules.emulator.emit.access import Unsupported
+from cudahercules.emulator.emit.context import FunctionContext
+from cudahercules.emulator.emit.memory import READ, WRITE, pointer
+from cudahercules.emulator.ptx.ir import Instruction, Memory, Operand, Register, Vector
+
+_BYTES = [("s32", a, b, "s32") for a in ("s8", "u8") for b in ("s8", "u8")]
+_FP8 = [("f32", a, b, "f32") for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")]
+_HALF: list[tuple[str, ...]] = [
+    ("f16", "f16", "f16", "f16"),
+    ("f32", "f16", "f16", "f32"),
+    ("f32", "bf16", "bf16", "f32"),
+]
+_TF32: list[tuple[str, ...]] = [("f32", "tf32", "tf32", "f32")]
+_DOUBLE: list[tuple[str, ...]] = [("f64",) * 4]
+
+SHAPES: dict[str, list[tuple[str, ...]]] = {
+    "m16n8k4": [*_TF32, *_DOUBLE],
+    "m16n8k8": [*_HALF, *_TF32, *_DOUBLE],
+    "m16n8k16": [*_HALF, *_BYTES, *_DOUBLE],
+    "m16n8k32": [*_BYTES, *_FP8],
+    "m8n8k4": [*_DOUBLE],
+}
+"""Types of D, A, B and C that ``mma.sync.aligned.SHAPE.row.col`` takes."""
+
+_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+_BITS |= {"f32": 32, "s32": 32}
+
+
+def dimensions(shape: str) -> tuple[int, int, int]:
+    """(m, n, k) of ``m16n8k16``."""
+    found = re.fullmatch(r"m(\d+)n(\d+)k(\d+)", shape)
+    if found is None:
+        raise Unsupported(f"shape {shape}")
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def registers(type_: str, rows: int, columns: int) -> int:
+    """How many registers a lane holds of a matrix spread over a warp."""
+    width = _BITS[type_]
+    return rows * columns * width // 32 // max(32, width)
+
+
+def register_type(type_: str) -> str:
+    return "b64" if type_ == "f64" else "b32"
+
+
+def vector(operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The ``count`` registers of a fragment. Raises Unsupported."""
+    elements = operand.elements if isinstance(operand, Vector) else (operand,)
+    if len(elements) != count:
+        raise Unsupported(f"a fragment of {len(elements)} registers instead of {count}")
+    return elements
+
+
+def read_all(context: FunctionContext, elements: tuple[Operand, ...], type_: str) -> str:
+    """The registers as a list of C++ integers."""
+    return ", ".join(context.access.read(e, register_type(type_)) for e in elements)
+
+
+def write_all(context: FunctionContext, elements: tuple[Operand, ...], type_: str, values: str) -> str:
+    """Statements that store ``values[0]``, ``values[1]``, ... into the registers."""
+    return " ".join(
+        context.access.write(e, register_type(type_), f"{values}[{i}]") for i, e in enumerate(elements)
+    )
+
+
+def mma(context: FunctionContext, instruction: Instruction) -> str | None:
+    modifiers = instruction.modifiers
+    saturate = modifiers[5:] == ("satfinite",)
+    if (
+        modifiers[:2] != ("sync", "aligned")
+        or modifiers[3:5] != ("row", "col")
+        or len(modifiers) > 5 + saturate
+    ):
+        return None
+    types = instruction.types
+    if types not in SHAPES.get(modifiers[2], ()) or len(instruction.operands) != 4:
+        return None
+    if saturate and types[0] != "s32":
+        return None
+    m, n, k = dimensions(modifiers[2])
+    d, a, b, c = (
+        vector(operand, registers(type_, rows, columns))
+        for operand, type_, rows, columns in zip(
+            instruction.operands, types, (m, m, n, m), (n, k, k, n), strict=True
+        )
+    )
+    return multiply(context, (m, n, k), types, saturate, (d, a, b, c))
+
+
+def multiply(
+    context: FunctionContext,
+    shape: tuple[int, int, int],
+    types: tuple[str, ...],
+    saturate: bool,
+    fragments: tuple[tuple[Operand, ...], ...],
+) -> str:
+    """D = A * B + C of one warp; ``types`` and ``fragments`` in the order D, A, B, C."""
+    d, a, b, c = fragments
+    form = ", ".join((*map(str, shape), *(f"rt::Format::{t}" for t in types[:3])))
+    return " ".join(
+        (
+            f"rt::MmaLane<{form}> _l = {{{{{read_all(context, a, types[1])}}}, "
+            f"{{{read_all(context, b, types[2])}}}, {{{read_all(context, c, types[3])}}}}};",
+            f"rt::whole_warp(t, rt::mma<{form}, {'true' if saturate else 'false'}>, &_l, {context.site});",
+            write_all(context, d, types[0], "_l.c"),
+        )
+    )
+
+
+def _matrices(instruction: Instruction) -> tuple[int, bool, str] | None:
+    """Number of matrices, transposed or not, and the state space ("" is generic)."""
+    modifiers = list(instruction.modifiers)
+    if modifiers[:3] != ["sync", "aligned", "m8n8"] or instruction.types != ("b16",):
+        return None
+    rest = modifiers[3:]
+    count = {"x1": 1, "x2": 2, "x4": 4}.get(rest.pop(0) if rest else "")
+    transposed = rest[:1] == ["trans"]
+    rest = rest[transposed:]
+    if count is None or rest not in ([], ["shared"], ["shared::cta"]):
+        return None
+    return count, transposed, "shared" if rest else ""
+
+
+def matrix(context: FunctionContext, instruction: Instruction) -> str | None:
+    """``ldmatrix`` and ``stmatrix``: the first 8, 16 or 32 lanes give the addresses of rows."""
+    form = _matrices(instruction)
+    if form is None or len(instruction.operands) != 2:
+        return None
+    count, transposed, space = form
+    loads = instruction.opcode == "ldmatrix"
+    target, source = instruction.operands
+    address, fragment = (source, target) if loads else (target, source)
+    if not isinstance(address, Memory):
+        return None
+    elements = vector(fragment, count)
+    at = pointer(context, address, 16, space, READ if loads else WRITE)
+    values = "" if loads else read_all(context, elements, "b32")
+    function = f"rt::{instruction.opcode}<{count}, {'true' if transposed else 'false'}>"
+    return " ".join(
+        (
+            f"rt::MatrixLane _l = {{nullptr, {{{values}}}}};",
+            f"if (t.lane < {count * 8}) _l.row = (uint8_t*)({at});",
+            f"rt::whole_warp(t, {function}, &_l, {context.site});",
+            write_all(context, elements, "b32", "_l.d") if loads else "",
+        )
+    )
+
+
+def movmatrix(context: FunctionContext, instruction: Instruction) -> str | None:
+    if instruction.name != "movmatrix.sync.aligned.m8n8.trans.b16" or len(instruction.operands) != 2:
+        return None
+    target, source = instruction.operands
+    if not isinstance(target, Register):
+        return None
+    return " ".join(
+        (
+            f"rt::MatrixLane _l = {{nullptr, {{{context.access.read(source, 'b32')}}}}};",
+            f"rt::whole_warp(t, rt::movmatrix, &_l, {context.site});",
+            context.access.write(target, "b32", "_l.d[0]"),
+        )
+    )
+
+
+def forms() -> list[str]:
+    """What this module takes, for the page that lists it."""
+    lines = []
+    for shape, types in SHAPES.items():
+        for d, a, b, c in types:
+            suffix = "{.satfinite}" if d == "s32" else ""
+            lines.append(f"mma.sync.aligned.{shape}.row.col{suffix}.{d}.{a}.{b}.{c}")
+    lines += [f"{op}.sync.aligned.m8n8.x1|x2|x4{{.trans}}{{.shared}}.b16" for op in ("ldmatrix", "stmatrix")]
+    lines.append("movmatrix.sync.aligned.m8n8.trans.b16")
+    return lines

@@ -1,0 +1,82 @@
+// Tensor-core instructions of one warp: mma, wmma, and the moves of 8 x 8 matrices between shared memory and
+// registers. Declarations only: translations see the lanes' operands, the host program has the functions.
+//
+// Fragments. All of them follow one rule. A matrix of R rows (A by rows of m, B by rows of n: always along k)
+// is cut into registers along its rows; register `w` of row `r` lies with lane (r % 8) * 4 + w % 4, as that
+// lane's register (w / 4) * (R / 8) + r / 8. An accumulator is cut into pairs of columns instead, and a pair
+// of fp16 is one register, of anything wider two. The PTX manual states this case by case; for wmma, whose
+// fragments are opaque, it is this emulator's choice (and that of sm_80 for accumulators).
+//
+// Arithmetic. Tensor cores multiply exactly and add the products of an instruction (or of 4, 8 or 16 steps of
+// k of it) and the accumulator after aligning them to the largest of them; bits that fall below the
+// accumulator's width plus a few are cut off, and the sum is cut, not rounded, to fp32. Neither the order nor
+// the number of extra bits is documented. Here the products are exact, the sum is made in double with k
+// rising, and rounded once an instruction to the accumulator's type. With T the largest magnitude among the
+// accumulator and the K products of one element, results differ from the hardware's by at most
+//   f16, bf16, tf32 into fp32   (K + 2) * 2^-23 * T
+//   f16 into f16                the same before the one rounding to f16
+//   e4m3, e5m2 into fp32        (K + 2) * 2^-13 * T on sm_90, which keeps about 13 bits below the largest term
+//   s8, u8                      nothing (exact; wraps around, or saturates once at the end)
+//   f64                         nothing expected: one fused multiply-add after another, k rising
+// Inputs of tf32 lose their low 13 bits as in hardware. Subnormals are kept. A NaN result is 0x7fffffff
+// (0x7fff in f16), as is infinity times zero or minus infinity.
+#pragma once
+#include "device.hpp"
+
+namespace rt {
+
+enum class Format : uint8_t { f16, bf16, tf32, f64, s8, u8, e4m3, e5m2, f32, s32 };
+
+constexpr uint32_t size_of(Format f) {
+  switch (f) {
+    case Format::f16:
+    case Format::bf16:
+      return 2;
+    case Format::s8:
+    case Format::u8:
+    case Format::e4m3:
+    case Format::e5m2:
+      return 1;
+    case Format::f64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+constexpr uint32_t per_register(Format f) { return f == Format::f64 ? 1 : 4 / size_of(f); }
+// Registers that each lane holds of a matrix.
+constexpr uint32_t registers(Format f, uint32_t rows, uint32_t columns) { return rows * columns / per_register(f) / 32; }
+
+template <Format F>
+struct RegisterOf {
+  using type = uint32_t;
+};
+template <>
+struct RegisterOf<Format::f64> {
+  using type = uint64_t;
+};
+
+template <uint32_t M, uint32_t N, uint32_t K, Format D, Format A, Format B>
+struct MmaLane {
+  typename RegisterOf<A>::type a[registers(A, M, K)];
+  typename RegisterOf<B>::type b[registers(B, N, K)];
+  typename RegisterOf<D>::type c[registers(D, M, N)];  // D afterwards
+};
+template <uint32_t M, uint32_t N, uint32_t K, Format D, Format A, Format B, bool saturate>
+void mma(const Lanes&);
+
+struct MatrixLane {
+  uint8_t* row;  // 16 bytes of shared memory: row lane % 8 of matrix lane / 8
+  uint32_t d[4];
+};
+template <uint32_t count, bool transposed>
+void ldmatrix(const Lanes&);
+template <uint32_t count, bool transposed>
+void stmatrix(const Lanes&);
+void movmatrix(const Lanes&);
+void wmma_sync(const Lanes&);
+
+// `together` for instructions that all 32 lanes of a warp must execute.
+void whole_warp(Thread& t, Collective function, void* operands, uint32_t site);
+
+}  // namespace rt
