@@ -28,7 +28,7 @@ def reference(shape=(40, 30), seed=0) -> np.ndarray:
 
 
 def poisoned(shape, dtype: DType) -> np.ndarray:
-    return poison(math.prod(shape) * dtype.size).view(dtype.numpy).reshape(shape).copy()
+    return poison(math.prod(shape) * dtype.size, dtype).view(dtype.numpy).reshape(shape).copy()
 
 
 def test_rounding_to_storage_passes_and_reports_its_error():

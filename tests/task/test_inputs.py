@@ -273,13 +273,16 @@ def test_speed():
 
 
 def test_poison_is_nan_in_every_float_and_absurd_in_integers():
-    data = poison(64)
-    assert data.dtype == np.uint8
     for dtype in DType:
+        data = poison(64, dtype)
+        assert data.dtype == np.uint8
         values = data.view(dtype.numpy)
         if dtype.is_integer:
             assert dtype.size < 4 or np.all(values > 2**30)
         else:
             assert np.all(np.isnan(values))
-    assert poison(7).size == 7
-    assert poison(0).size == 0
+            assert np.all(
+                np.signbit(np.atleast_1d(values.view(values.real.dtype) if dtype.is_complex else values))
+            )
+    assert poison(7, DType.INT8).size == 7
+    assert poison(0, DType.FP32).size == 0

@@ -39,9 +39,6 @@ exceptions:
   reduction of the angle to turns, whose error dominates for large arguments). They lie within the PTX
   manual's bounds, but are not the hardware's bits; code that leans on the hardware's error can look a
   little better here.
-* `add`, `sub`, `mul`, `fma`, `neg` and `abs` in fp32 give the host's NaN, not 0x7fffffff: canonicalising
-  costs a compare and a blend for each operation. Only a program that reads a NaN's bits can tell.
-  Compiling a translation with `-DPTX_CANONICAL_NAN=1` gives the GPU's bits.
 * Of two NaN operands in fp64, the host keeps the first one's payload and the GPU the second's.
 * `cvt.rna.satfinite.tf32.f32` of a NaN gives a NaN (0x7fffe000), as the manual says; an H200 gives other
   bits.

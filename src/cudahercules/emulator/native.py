@@ -37,6 +37,7 @@ _KERNEL_FLAGS = (
     "-fno-asynchronous-unwind-tables",
     f"-I{RUNTIME}",
     f"-I{SCALAR}",
+    "-DPTX_CANONICAL_NAN=1",  # a NaN that was computed differs from poison, as on a GPU
 )
 _HOST_FLAGS = (
     "-O2",

@@ -135,7 +135,9 @@ def _rows_skipped(answer: Answer) -> np.ndarray | None:
     """The last rows hold what outputs hold beforehand."""
     copy, rows = _rows(answer)
     count = max(1, int(SKIPPED_SHARE * rows.shape[0]))
-    rows[-count:] = poison(count * rows.shape[1] * rows.itemsize).view(rows.dtype).reshape(count, -1)
+    rows[-count:] = (
+        poison(count * rows.shape[1] * rows.itemsize, answer.tensor.dtype).view(rows.dtype).reshape(count, -1)
+    )
     return copy
 
 

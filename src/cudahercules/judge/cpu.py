@@ -228,7 +228,7 @@ class _Run:
     def _contents(self, tensor: Tensor, values: dict[str, np.ndarray]) -> np.ndarray:
         """What the tensor's buffer holds before the call: its values, or poison."""
         if tensor.role is Role.OUT:
-            return poison(self.task.nbytes(tensor, self.workload))
+            return poison(self.task.nbytes(tensor, self.workload), tensor.dtype)
         return to_bytes(values[tensor.name]).copy()
 
     def _failure(self, outcome: Fault | OutOfFuel | Unsupported) -> Verdict:

@@ -38,7 +38,8 @@ TABLE = Path(__file__).parents[1] / "task" / "normal_table.h"
 KINDS = (Normal, Uniform, Integer, Constant, Outliers, Wide, RowScaled, LowRank)
 """In the order of ``enum Kind`` in generator.cuh."""
 POISON_16 = 0x7FFF
-"""The poison as 16-bit words (see :func:`cudahercules.task.inputs.poison`)."""
+"""What pages and scratch are filled with, as 16-bit words; outputs get the word of their dtype
+(:func:`cudahercules.task.inputs.poison_word`)."""
 LOCAL_BYTES = (1024, 4096, 16384, 65536)
 """The sizes of local memory a thread for which there is a wiping kernel."""
 _MASK = (1 << 64) - 1

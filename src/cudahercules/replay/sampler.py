@@ -25,6 +25,7 @@ from cudahercules.replay.driver import api
 from cudahercules.replay.generator import POISON_16, DeviceCode, fill_parameters
 from cudahercules.replay.interface import Request, Sample
 from cudahercules.replay.kept import Keeper
+from cudahercules.task.inputs import poison_word
 from cudahercules.task.model import Role, Task, Tensor, Workload
 
 
@@ -118,11 +119,12 @@ class Sampler:
     def set_up(self, seed: int, prepare: Callable[[], None] | None) -> None:
         """Everything as it must be before ``solve``: state, poison, weights, prepare, inputs."""
         self.restore()
-        self._poison()
+        for pointer, size in self.poisoned:
+            self._poison_range(pointer, size, POISON_16)
         self._fill(self._weights, seed)
         if prepare is not None:
             prepare()
-            self._poison_outputs()
+        self._poison_outputs()
         self._fill(self._others, seed)
 
     def _last_touches(self, request: Request) -> None:
@@ -159,21 +161,17 @@ class Sampler:
             began_ns=began,
         )
 
-    def _poison(self) -> None:
-        for pointer, size in self.poisoned:
-            self._poison_range(pointer, size)
-
     def _poison_outputs(self) -> None:
-        names = {o.tensor.name for o in self.operands if o.tensor.role is Role.INOUT}
-        for name, (pointer, size) in self.outputs.items():
-            if name not in names:
-                self._poison_range(pointer, size)
+        """Outputs get the poison of their own dtype over that of their pages."""
+        for tensor in self.task.outputs:
+            if tensor.role is Role.OUT and tensor.name in self.outputs:
+                self._poison_range(*self.outputs[tensor.name], poison_word(tensor.dtype))
 
-    def _poison_range(self, pointer: int, size: int) -> None:
+    def _poison_range(self, pointer: int, size: int, word: int) -> None:
         if size >= 2:
-            api.cuMemsetD16Async(pointer, POISON_16, size // 2, self.stream)
+            api.cuMemsetD16Async(pointer, word, size // 2, self.stream)
         if size % 2:
-            api.cuMemsetD8Async(pointer + size - 1, POISON_16 & 0xFF, 1, self.stream)
+            api.cuMemsetD8Async(pointer + size - 1, word & 0xFF, 1, self.stream)
 
     def _fill(self, operands: Sequence[Operand], seed: int) -> None:
         for o in operands:

@@ -87,7 +87,7 @@ Float32 = NDArray[np.float32]
 Index = NDArray[np.uint64]
 
 CHUNK = 1 << 16  # components at a time: the working set stays in the cache
-POISON = b"\xff\x7f"
+POISON_FLOAT, POISON_INTEGER = 0xFFFF, 0x7FFF
 NORMAL_TABLE = Path(__file__).with_name("normal_table.h")
 
 _VALUE, _SECOND, _ROW, _LOW_BITS = range(4)
@@ -119,12 +119,19 @@ def generate_values(
     return result.view(tensor.dtype.numpy).reshape(shape, order=order)
 
 
-def poison(nbytes: int) -> NDArray[np.uint8]:
-    """What outputs and scratch hold before a call: 0x7fff in every 16 bits.
+def poison_word(dtype: DType) -> int:
+    """The 16 bits that outputs of ``dtype`` are filled with before a call.
 
-    It reads as NaN in fp64, fp32, fp16, bf16, e4m3 and e5m2, and as 2147450879 in int32.
+    Floating-point and complex types: 0xffff, a NaN with its sign set in every width down to fp8. A
+    GPU's arithmetic gives NaNs without the sign (0x7fffffff, 0x7fff, 0x7f), so that a computed NaN
+    is told from an element that nobody wrote. Integers: 0x7fff, as int32 the absurd 2147450879.
     """
-    return np.resize(np.frombuffer(POISON, np.uint8), nbytes)
+    return POISON_INTEGER if dtype.is_integer else POISON_FLOAT
+
+
+def poison(nbytes: int, dtype: DType) -> NDArray[np.uint8]:
+    """``nbytes`` bytes of what outputs of ``dtype`` hold before a call (see :func:`poison_word`)."""
+    return np.resize(np.frombuffer(poison_word(dtype).to_bytes(2, "little"), np.uint8), nbytes)
 
 
 class _Draw:
