@@ -85,3 +85,16 @@ def test_a_failing_nvdisasm_says_so(compiled, fresh_cache, tmp_path):
     mix = read_mix(broken, 0)
     assert mix.kernels == {}
     assert mix.note.startswith("nvdisasm failed: ")
+
+
+@needs_nvdisasm
+def test_a_killed_nvdisasm_is_asked_again(compiled, fresh_cache, monkeypatch):
+    """A grading that ends early kills it; the next one must not find an empty listing in the cache."""
+    from cudahercules.process import Finished
+
+    real = sass.run_limited
+    monkeypatch.setattr(sass, "run_limited", lambda *_, **__: Finished(-9, b"", b"", 0.1))
+    assert read_mix(compiled, 0).note == "nvdisasm failed: exit status -9"
+    monkeypatch.setattr(sass, "run_limited", real)
+    mix = read_mix(compiled, 0)
+    assert mix.note == "" and mix.kernels

@@ -28,8 +28,9 @@ from cudahercules.cache import digest, entry, file_digest
 from cudahercules.process import Limits, run_limited
 from cudahercules.task.model import Model
 
-SASS_VERSION = 1
-"""Raised when the same code would be counted differently; part of the cache's key."""
+SASS_VERSION = 2
+"""Raised when the same code would be counted differently; part of the cache's key. Entries of version 1
+may be empty where nvdisasm had been killed."""
 
 _LIMITS = Limits(wall_s=120, cpu_s=120, memory=8 << 30, output=256 << 20)
 _SECTION = re.compile(r'^\s*\.section\s+\.text\.([^,"\s]+)')
@@ -63,23 +64,28 @@ def read_mix(artifact: Artifact, module: int) -> InstructionMix:
     if tool is None:
         return InstructionMix(note=f"nvdisasm is not installed: {INSTALL_DISASSEMBLERS}")
     cubin = artifact.path(artifact.modules[module].cubin)
-    failure = ""
 
     def make(directory: Path) -> None:
-        nonlocal failure
         done = run_limited(
             [tool, "-c", "-ndf", cubin], _LIMITS, env={"PATH": str(tool.parent), "LC_ALL": "C"}
         )
         if done.status != 0 or done.output_cut:
-            failure = done.stderr.decode(errors="replace").strip()[-200:] or f"exit status {done.status}"
-        counts = {} if failure else count(done.stdout.decode(errors="replace"))
+            # Not cached: it may have been killed because the program ended, or for want of memory.
+            raise _Failed(done.stderr.decode(errors="replace").strip()[-200:] or f"exit status {done.status}")
+        counts = count(done.stdout.decode(errors="replace"))
         (directory / "mix.json").write_text(json.dumps(counts, sort_keys=True))
 
     key = digest(str(SASS_VERSION), file_digest(cubin), str(tool.stat().st_size))
-    directory, _ = entry("sass", key, make)
+    try:
+        directory, _ = entry("sass", key, make)
+    except _Failed as failure:
+        return InstructionMix(tool=tool.name, note=f"nvdisasm failed: {failure}")
     kernels = json.loads((directory / "mix.json").read_text())
-    note = f"nvdisasm failed: {failure}" if failure else ""
-    return InstructionMix(tool=tool.name, note=note, kernels=kernels)
+    return InstructionMix(tool=tool.name, kernels=kernels)
+
+
+class _Failed(Exception):
+    """nvdisasm did not list the module; the text says why."""
 
 
 def count(listing: str) -> dict[str, dict[str, int]]:
