@@ -154,9 +154,21 @@ class Program:
     def contents(self) -> Mapping[str, np.ndarray]:
         return {name: array.reshape(-1).view(np.uint8) for name, array in self.arrays.items()}
 
-    def run(self, wall_s: float = 20, threads: int | None = None, counting: bool = False) -> Outcome:
+    def run(
+        self,
+        wall_s: float = 20,
+        threads: int | None = None,
+        counting: bool = False,
+        asynchrony: str = "late",
+    ) -> Outcome:
         return emulate(
-            self.plan(), self.artifact, self.contents(), wall_s, threads=threads, counting=counting
+            self.plan(),
+            self.artifact,
+            self.contents(),
+            wall_s,
+            threads=threads,
+            counting=counting,
+            asynchrony=asynchrony,
         )
 
     def complete(self, **options: object) -> Completed:
