@@ -174,9 +174,9 @@ def append(path: Path, verdict: Verdict) -> None:
 
 
 def finished(path: Path, task: Task, device: str | None = None) -> dict[str, Verdict]:
-    """The verdicts of ``device`` (None: of any) in a resume file by candidate SHA-256, without those that are to be
-    retried and those of another release: what the emulator or another card said about a candidate says
-    nothing about its speed here. A last line that was cut off is dropped from the file.
+    """The verdicts of ``device`` (None: of any) in a resume file by candidate SHA-256, without those that
+    are to be retried and those of another release: what the emulator or another card said about a
+    candidate says nothing about its speed here. A last line that was cut off is dropped from the file.
 
     Raises UsageError if the file is of another task or holds anything else."""
     try:

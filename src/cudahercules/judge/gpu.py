@@ -28,6 +28,7 @@ from cudahercules.judge.station import LANES, Lanes, Station
 from cudahercules.judge.timing import task_row, workload_row
 from cudahercules.judge.verdict import (
     Checked,
+    KernelReport,
     NotTimed,
     OutputCheck,
     Timed,
@@ -356,7 +357,18 @@ class _Grading:
                 reason=f"no expert of the panel ({missing}) can run here for {', '.join(no_opponent)}: "
                 "`hercules doctor` names the missing packages"
             )
-        return task_row(self.task, rows, measured, panel, usable, secret=self._secret("task"))
+        timing = task_row(self.task, rows, measured, panel, usable, secret=self._secret("task"))
+        return timing.model_copy(update={"expert_kernels": self._expert_kernels(rows)})
+
+    def _expert_kernels(self, rows: Sequence[TimedWorkload]) -> dict[str, tuple[KernelReport, ...]]:
+        """What the opponents launched that are plans of ours, read from their SASS like the candidate's."""
+        found = {}
+        for name in dict.fromkeys(row.expert for row in rows):
+            if panels.is_plan(self.task, name):
+                built = self.at.plan_expert(self.task, name)
+                plans = [built.plans[row.workload] for row in rows if row.expert == name]
+                found[name] = kernel_reports(built.artifact, plans, _instruction_mixes(built.artifact))
+        return found
 
     def _time_against(self, rival: _Grading, bench: Sequence[Workload]) -> Timed:
         """Every bench workload against another candidate."""

@@ -156,6 +156,8 @@ class Timed(Model):
     panel_missing: tuple[str, ...] = ()
     panel_date: str = ""  # when the panel was ranked on such a GPU; "" if never
     panel_note: str = ""
+    expert_kernels: dict[str, tuple[KernelReport, ...]] = Field(default_factory=dict)
+    """The kernels of those opponents that are plans of ours, by the expert's name."""
 
 
 class _Verdict(Model):
