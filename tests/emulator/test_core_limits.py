@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from emulated import KERNELS, Program, compile_ptx
 
-from cudahercules.emulator import native
+from cudahercules.emulator import native, run
 from cudahercules.emulator.check import unsupported
 from cudahercules.emulator.outcome import Unsupported
-from cudahercules.errors import PlanError
+from cudahercules.errors import MachineError, PlanError
 
 HEAD = ".version 8.4\n.target sm_80\n.address_size 64\n"
 
@@ -133,6 +133,24 @@ def test_parameters_of_the_wrong_size(program):
     launch = program.operations[0]
     program.operations[0] = launch.model_copy(update={"parameters": b"1234", "relocations": ()})
     with pytest.raises(PlanError, match="4 bytes of parameters, not 8"):
+        program.run()
+
+
+def test_a_plan_that_wants_more_memory_than_the_emulator_gives(program, monkeypatch):
+    program.launch("trap", 1, 32, "out")
+    monkeypatch.setattr(run, "MEMORY_LIMIT", 8)
+    outcome = program.run()
+    assert isinstance(outcome, Unsupported)
+    assert "GiB of device memory" in outcome.instructions[0].instruction
+
+
+def test_a_child_killed_from_outside_is_the_machine(program, monkeypatch, tmp_path):
+    program.launch("trap", 1, 32, "out")
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(native, "host_program", lambda: killed)
+    with pytest.raises(MachineError, match="killed from outside"):
         program.run()
 
 

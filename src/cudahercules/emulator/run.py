@@ -32,6 +32,9 @@ from cudahercules.errors import MachineError, PlanError
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record.plan import LaunchPlan
 
+MEMORY_LIMIT = 3 << 30
+"""Bytes of buffers, scratch and module variables that one plan may have here. All of it is filled with
+poison and so really takes memory, which several gradings share; small workloads need far less."""
 _GRACE_S = 5.0
 """The child ends itself at its time limit; this long after it, it is killed."""
 
@@ -71,6 +74,8 @@ def emulate(
     if refused := (*(u for m in modules for u in m.unsupported), *maps):
         return Unsupported(instructions=refused)
     space = Space(plan, modules)
+    if (needed := sum(r.size for r in space.regions)) > MEMORY_LIMIT:
+        return Unsupported(instructions=(_too_much_memory(needed),))
     result_fd = os.memfd_create("hercules-result")
     try:
         job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s, asynchrony)
@@ -89,6 +94,11 @@ def emulate(
             job.close()
     finally:
         os.close(result_fd)
+
+
+def _too_much_memory(needed: int) -> UnsupportedInstruction:
+    text = f"{needed / 2**30:.1f} GiB of device memory (the emulator gives {MEMORY_LIMIT / 2**30:.0f} GiB)"
+    return UnsupportedInstruction(instruction=text, kernel="")
 
 
 def _compiled(artifact: Artifact, counting: bool) -> tuple[Path, list[Built]]:

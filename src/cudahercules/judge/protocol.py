@@ -149,8 +149,9 @@ class Case:
     def unsupported(self, instructions: tuple[UnsupportedInstruction, ...]) -> v.UnsupportedOnCpu:
         first = instructions[0]
         more = f" and {len(instructions) - 1} other instructions" if len(instructions) > 1 else ""
+        place = f" in {first.kernel}" if first.kernel else ""
         return v.UnsupportedOnCpu(
-            message=f"the CPU judge does not know `{first.instruction}` in {first.kernel}{more}: "
+            message=f"the CPU judge does not know `{first.instruction}`{place}{more}: "
             "grade on a GPU (--device gpu); this says nothing about the candidate",
             instructions=instructions,
             **self._facts(),
