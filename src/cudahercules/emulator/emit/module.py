@@ -138,7 +138,12 @@ class _Translator:
             text, local_bytes, parameter_bytes = self._function(kernel, shared, number)
             bodies.append((text, 0, 0))
             alignment = max(
-                (v.alignment for v in self.module.variables.values() if v.space == "shared" and v.external),
+                (
+                    v.alignment
+                    for f in (kernel, *self.device)
+                    for v in _shared_variables(f, self.module)
+                    if v.external
+                ),
                 default=16,
             )
             size = -(-size // max(16, min(alignment, _MOST_ALIGNMENT))) * max(

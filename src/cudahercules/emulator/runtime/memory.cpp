@@ -96,6 +96,11 @@ void resolve(Thread& t, Slot& slot, uint64_t address, uint32_t size, uint32_t si
 }
 
 void fault_shared(Thread& t, uint64_t offset, uint32_t size, uint32_t site, uint32_t access) {
+  const uint32_t rank = uint32_t(offset + t.block->shared_base) >> 24;
+  if (rank != t.block->cluster_rank && rank < t.block->cluster_size)
+    fault(t, site, "cluster_misuse",
+          "\"detail\":" + quoted("an address of block " + std::to_string(rank) +
+                                 " of the cluster where shared::cta is accessed (shared::cluster is needed)"));
   const auto signed_offset = static_cast<int64_t>(static_cast<int32_t>(static_cast<uint32_t>(offset)));
   const bool inside = offset + size <= t.block->shared_size;
   fault(t, site, inside ? "misaligned" : "out_of_bounds",
