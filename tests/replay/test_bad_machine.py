@@ -156,8 +156,8 @@ def test_nothing_is_left_after_an_end_at_any_moment(machine, how, tmp_path):
         process.send_signal(how)
         _, stderr = process.communicate(timeout=20)
         assert process.returncode != 0 or number == 2  # a quick machine has finished by then
-        # Within the first moment NumPy is being imported, which turns Ctrl-C into an error of its own.
-        assert number == 0 or b"Traceback" not in stderr, stderr.decode()
+        # While NumPy is being imported it turns an interruption into an ImportError of its own.
+        assert b"Traceback" not in stderr or b"ImportError" in stderr, stderr.decode()
         wait_for_nobody(mark)
 
 
