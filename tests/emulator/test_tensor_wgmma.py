@@ -10,9 +10,10 @@ from tensor_programs import HEAD
 from tensor_values import decode, gather, pack, random_bits, scatter, unpack
 from wgmma_programs import SHARED, Layout, Wgmma, write_image
 
+from cudahercules.emulator.outcome import Completed, Outcome
+
 IMAGE = 48 << 10
 F16 = ("f32", "f16", "f16")
-PLAIN_A = Layout(16, 128, 256)
 
 FORMS = [
     *(Wgmma(n, F16) for n in (8, 24, 64, 200, 256)),
@@ -49,7 +50,7 @@ def ptx() -> str:
 class Case:
     """Random A (64, k), B (n, k) and C (64, n) of a form, and the launch that multiplies them."""
 
-    def __init__(self, form: Wgmma, seed: int = 0, c_scale: int = 1):
+    def __init__(self, form: Wgmma, seed: int = 0):
         self.form = form
         generator = np.random.default_rng(seed)
         d, a, b = form.types
@@ -57,32 +58,42 @@ class Case:
         self.b = random_bits(generator, b, (form.n, form.k))
         self.c = random_bits(generator, d, (64, form.n))
 
-    def run(self, ptx, tmp_path, at_a: Layout, at_b: Layout, keep: int = 1, mode: str = "late") -> np.ndarray:  # type: ignore[no-untyped-def]
-        """D's bit patterns (64, n). Bytes of shared memory that belong to neither matrix are NaN."""
+    def launch(
+        self,
+        program: Program,
+        at_a: Layout,
+        at_b: Layout,
+        keep: int = 1,
+        block: int = 128,
+        mode: str = "late",
+    ) -> Outcome:
+        """Runs the form's kernel. Bytes of shared memory that belong to neither matrix are NaN."""
         form = self.form
         image, written = np.full(IMAGE, 0xFF, np.uint8), np.zeros(IMAGE, bool)
         if not form.a_in_registers:
             write_image(image, self.a, at_a, written)
         write_image(image, self.b, at_b, written)
         d, type_a, _ = form.types
-        count = 64 * form.n // 128
-        fragments = np.concatenate(
-            [
-                pack(scatter(self.c, wgmma_d, 128, count), d),
-                pack(scatter(self.a, wgmma_a(type_a), 128, 64 * form.k // 128), type_a),
-            ],
-            axis=1,
-        )
-        program = Program(ptx, tmp_path)
+        c = pack(scatter(self.c, wgmma_d, 128, 64 * form.n // 128), d)
+        a = pack(scatter(self.a, wgmma_a(type_a), 128, 64 * form.k // 128), type_a)
         program.array("image", image, "input")
-        program.array("from", fragments, "input")
-        out = program.array("out", np.zeros((128, form.accumulators), np.uint32))
+        program.array("from", np.concatenate([c, a], axis=1), "input")
+        program.array("out", np.zeros((128, form.accumulators), np.uint32))
         program.launch(
-            form.kernel, 1, 128, "image", np.uint32(IMAGE), "from", "out",
+            form.kernel, 1, block, "image", np.uint32(IMAGE), "from", "out",
             np.uint64(at_a.descriptor), np.uint64(at_b.descriptor), np.uint32(keep), shared=IMAGE,
         )  # fmt: skip
-        program.complete(asynchrony=mode)
-        return gather(unpack(out, d), wgmma_d, (64, form.n))
+        return program.run(asynchrony=mode)
+
+    def result(self, program: Program) -> np.ndarray:
+        """D's bit patterns (64, n)."""
+        return gather(unpack(program.arrays["out"], self.form.types[0]), wgmma_d, (64, self.form.n))
+
+    def run(self, ptx, tmp_path, at_a: Layout, at_b: Layout, keep: int = 1, mode: str = "late") -> np.ndarray:  # type: ignore[no-untyped-def]
+        program = Program(ptx, tmp_path)
+        outcome = self.launch(program, at_a, at_b, keep, mode=mode)
+        assert isinstance(outcome, Completed), outcome
+        return self.result(program)
 
     def check(self, got: np.ndarray, keep: int = 1) -> None:
         d, type_a, type_b = self.form.types
@@ -203,24 +214,24 @@ def test_integers_saturate(ptx, tmp_path):
 
 
 def test_descriptor_outside_shared_memory(ptx, tmp_path):
+    """B's last 16 bytes lie behind the end of the block's shared memory."""
     form = FORMS[2]
     case = Case(form)
     program = Program(ptx, tmp_path)
-    program.array("image", np.zeros(1024, np.uint8), "input")
-    program.array("from", np.zeros((128, 36), np.uint32), "input")
-    program.array("out", np.zeros((128, 32), np.uint32))
-    bad = Layout(16, 128, 256, start=IMAGE - 16)
-    program.launch(
-        case.form.kernel, 1, 128, "image", np.uint32(1024), "from", "out",
-        np.uint64(PLAIN_A.descriptor), np.uint64(bad.descriptor), np.uint32(1), shared=IMAGE,
-    )  # fmt: skip
-    fault = program.fault()
-    assert fault.what == "out_of_bounds"
+    outside = Layout(16, 128, 256, start=IMAGE - 2032)
+
+    class Wrong(Layout):
+        @property
+        def descriptor(self) -> int:
+            return outside.descriptor
+
+    fault = case.launch(program, Layout(16, 128, 256), Wrong(16, 128, 256, start=16384))
+    assert fault.kind == "fault" and fault.what == "out_of_bounds"
     assert "16-byte read" in fault.message and "wgmma" in fault.message
 
 
 def test_base_offset_moves_the_pattern(ptx, tmp_path):
-    """A pattern that begins at 128 * 3: rows of 128 bytes, each as if the pattern began at a multiple of 1024."""
+    """A pattern that begins at 128 * 3 looks as one that begins at a multiple of 1024."""
     form = FORMS[0]
     case = Case(form, 8)
 

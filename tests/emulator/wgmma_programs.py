@@ -54,8 +54,8 @@ class Wgmma:
         return f"{self.name} {{{d}}}, {a}, %rd6, {keep}{tail};"
 
     def ptx(self, between: str = "") -> str:
-        """Kernel (image, bytes, fragments, out, descriptor a, descriptor b, keep): a thread's fragments are its
-        registers of D, then four of A. ``between`` comes after the commit and before the wait."""
+        """Kernel (image, bytes, fragments, out, descriptor a, descriptor b, keep): a thread's fragments are
+        its registers of D, then four of A. ``between`` comes after the commit and before the wait."""
         count = self.accumulators
         loads = "\n".join(f"ld.global.b32 %d{i}, [%rd3+{i * 4}];" for i in range(count))
         loads += "\n" + "\n".join(f"ld.global.b32 %a{i}, [%rd3+{(count + i) * 4}];" for i in range(4))
@@ -98,9 +98,9 @@ bar.sync 0;"""
 
 @dataclass(frozen=True)
 class Layout:
-    """How a matrix lies in shared memory. ``width`` is the swizzle's span in bytes, 16 for none; ``start`` the
-    byte offset of the whole tile, ``leading`` and ``stride`` in bytes; ``slice`` which 32 bytes of a row along
-    k wgmma is to read (K-major with a swizzle only)."""
+    """How a matrix lies in shared memory. ``width`` is the swizzle's span in bytes, 16 for none; ``start``
+    the byte offset of the whole tile, ``leading`` and ``stride`` in bytes; ``slice`` which 32 bytes of a
+    row along k wgmma is to read (K-major with a swizzle only)."""
 
     width: int
     leading: int

@@ -173,7 +173,7 @@ def forms() -> list[str]:
     lines = []
     for shape, types in SHAPES.items():
         for d, a, b, c in types:
-            suffix = "{.satfinite}" if d == "s32" else ""
+            suffix = {"s32": "{.satfinite}", "f64": "{.rn}"}.get(d, "")
             lines.append(f"mma.sync.aligned.{shape}.row.col{suffix}.{d}.{a}.{b}.{c}")
     lines += [f"{op}.sync.aligned.m8n8.x1|x2|x4{{.trans}}{{.shared}}.b16" for op in ("ldmatrix", "stmatrix")]
     lines.append("movmatrix.sync.aligned.m8n8.trans.b16")

@@ -120,7 +120,8 @@ def _at(context: FunctionContext, address: Memory, size: int, space: str, access
 def _multiply(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = list(instruction.modifiers[1:])
     saturate = modifiers[-1] == "satfinite"
-    modifiers = modifiers[: len(modifiers) - saturate]
+    rounding = instruction.types[-1:] == ("f64",) and modifiers[-1] == "rn"
+    modifiers = modifiers[: len(modifiers) - (saturate or rounding)]
     if len(modifiers) != 5 or modifiers[:2] != ["sync", "aligned"] or len(instruction.operands) != 4:
         return None
     *layouts, shape = modifiers[2:]
@@ -143,7 +144,7 @@ def forms() -> list[str]:
     lines = []
     for shape, (d, a, b, c) in _PRODUCTS:
         types = f"{d}.{c}" if a == "f16" else f"{d}.{a}.{b}.{c}"
-        suffix = "{.satfinite}" if d == "s32" else ""
+        suffix = {"s32": "{.satfinite}", "f64": "{.rn}"}.get(d, "")
         lines.append(f"wmma.mma.sync.aligned.row|col.row|col.{shape}.{types}{suffix}")
     lines.append("wmma.load.a|b|c and wmma.store.d.sync.aligned.row|col{.global|.shared} of their fragments")
     return lines

@@ -154,12 +154,18 @@ void settle(GroupThread& thread, uint64_t target) {
       }
 }
 
-void check_warpgroup(Thread& t, uint32_t site) {
+// Product `number` needs all 128 threads; those that have ended must have issued it before.
+void check_warpgroup(Thread& t, const Warpgroup& g, uint64_t number, uint32_t site) {
   const Resident& b = static_cast<Resident&>(*t.block);
   const uint32_t first = t.linear / group_threads * 4;
-  for (uint32_t w = first; w < first + 4; w++)
-    if (w >= b.warps.size() || b.warps[w].alive != all_lanes)
+  for (uint32_t w = 0; w < 4; w++) {
+    const bool exists = first + w < b.warps.size();
+    uint32_t gone = exists ? ~b.warps[first + w].alive : all_lanes;
+    for (uint32_t rest = gone; rest; rest &= rest - 1)
+      if (g.threads[w * 32 + uint32_t(__builtin_ctz(rest))].issued > number) gone &= ~(rest & -rest);
+    if (gone)
       fault(t, site, "illegal_instruction", detail("wgmma needs a warpgroup: four whole warps, of which not all are there"));
+  }
 }
 
 void put_into_flight(GroupThread& thread, Accumulators& acc, const WgmmaSite& wgmma) {
@@ -181,9 +187,9 @@ void put_into_flight(GroupThread& thread, Accumulators& acc, const WgmmaSite& wg
 }  // namespace
 
 void wgmma_issue(Thread& t, Accumulators& acc, const WgmmaSite& wgmma, const WgmmaOperands& operands, uint32_t site) {
-  check_warpgroup(t, site);
   Warpgroup& g = warpgroup(t);
   GroupThread& thread = own(g, t);
+  check_warpgroup(t, g, thread.issued, site);
   if (!thread.fenced)
     fault(t, site, "illegal_instruction", detail("wgmma.mma_async without a wgmma.fence before it: registers are not ordered"));
   bool fresh;
