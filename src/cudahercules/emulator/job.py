@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cudahercules.build.artifact import Artifact
 from cudahercules.emulator.space import PAGE, Region, Space, page_runs
 from cudahercules.emulator.tensor_map import encode
 from cudahercules.errors import MachineError, PlanError, UsageError
@@ -50,6 +51,7 @@ class _Blobs:
 
 def write_job(
     plan: LaunchPlan,
+    artifact: Artifact,
     space: Space,
     contents: Mapping[str, np.ndarray],
     result_fd: int,
@@ -86,7 +88,7 @@ def write_job(
     lines.append("ready")
     for number, operation in enumerate((*plan.prepare, *plan.solve)):
         if isinstance(operation, KernelLaunch):
-            lines.append(_launch(plan, space, operation, number, blobs))
+            lines.append(_launch(plan, artifact, space, operation, number, blobs))
         elif isinstance(operation, Memset):
             lines.append(_memset(space, operation))
         elif isinstance(operation, Copy):
@@ -148,10 +150,12 @@ def _filled(plan: LaunchPlan, operation: KernelLaunch | Upload) -> bytes:
     return bytes(filled)
 
 
-def _launch(plan: LaunchPlan, space: Space, launch: KernelLaunch, number: int, blobs: _Blobs) -> str:
+def _launch(
+    plan: LaunchPlan, artifact: Artifact, space: Space, launch: KernelLaunch, number: int, blobs: _Blobs
+) -> str:
     if launch.module >= len(space.modules):
         raise PlanError(f"launch of {launch.kernel} names module {launch.module}, which does not exist")
-    data = _filled(plan, launch)
+    data = _arranged(_filled(plan, launch), artifact, space, launch)
     words = (
         number,
         launch.module,
@@ -165,6 +169,20 @@ def _launch(plan: LaunchPlan, space: Space, launch: KernelLaunch, number: int, b
         launch.kernel,
     )
     return "launch " + " ".join(map(str, words))
+
+
+def _arranged(data: bytes, artifact: Artifact, space: Space, launch: KernelLaunch) -> bytes:
+    """The parameters where PTX has them. A plan has them where the cubin does, which aligns their addresses
+    in its constant bank: a first parameter that is aligned to 128 bytes does not lie at offset 0 there."""
+    kernels = artifact.modules[launch.module].kernels
+    given = next((k.parameters for k in kernels if k.name == launch.kernel), ())
+    wanted = space.modules[launch.module].parameters.get(launch.kernel, ())
+    if given == wanted or [size for _, size in given] != [size for _, size in wanted]:
+        return data
+    out = bytearray(max((at + size for at, size in wanted), default=0))
+    for (source, size), (target, _) in zip(given, wanted, strict=True):
+        out[target : target + size] = data[source : source + size]
+    return bytes(out)
 
 
 def _memset(space: Space, m: Memset) -> str:

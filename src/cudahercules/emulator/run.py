@@ -78,7 +78,7 @@ def emulate(
         return Unsupported(instructions=(_too_much_memory(needed),))
     result_fd = os.memfd_create("hercules-result")
     try:
-        job = write_job(plan, space, contents, result_fd, threads or _cores(), wall_s, asynchrony)
+        job = write_job(plan, artifact, space, contents, result_fd, threads or _cores(), wall_s, asynchrony)
         try:
             finished = run_limited(
                 [host],

@@ -27,12 +27,14 @@ class ModuleVariable:
 
 @dataclass(frozen=True)
 class Built:
-    """A translated module. With anything in ``unsupported`` there is no library."""
+    """A translated module. With anything in ``unsupported`` there is no library. ``parameters`` says where
+    the code expects each kernel's parameters: (offset, size) in bytes."""
 
     directory: Path
     variables: tuple[ModuleVariable, ...]
     functions: tuple[str, ...]
     kernels: tuple[str, ...]
+    parameters: dict[str, tuple[tuple[int, int], ...]]
     unsupported: tuple[UnsupportedInstruction, ...]
 
     @property
@@ -61,7 +63,7 @@ def _make(ptx: str, counting: bool, directory: Path) -> None:
     except PtxError as error:
         # Not one instruction but the whole text: a managed variable, a texture reference.
         refused = UnsupportedInstruction(instruction=str(error), kernel="")
-        translation = Translation("", (), (), (), (), (refused,))
+        translation = Translation("", (), (), (), (), (), (refused,))
     meta = {
         "variables": [
             {
@@ -76,6 +78,7 @@ def _make(ptx: str, counting: bool, directory: Path) -> None:
         ],
         "functions": translation.functions,
         "kernels": translation.kernels,
+        "parameters": dict(zip(translation.kernels, translation.parameters, strict=True)),
         "unsupported": [u.model_dump() for u in translation.unsupported],
     }
     (directory / "module.json").write_text(json.dumps(meta))
@@ -105,5 +108,6 @@ def _load(directory: Path) -> Built:
         ),
         tuple(meta["functions"]),
         tuple(meta["kernels"]),
+        {name: tuple((at, size) for at, size in places) for name, places in meta["parameters"].items()},
         tuple(UnsupportedInstruction(**u) for u in meta["unsupported"]),
     )

@@ -95,13 +95,15 @@ _MOST_ALIGNMENT = 1024
 @dataclass(frozen=True, slots=True)
 class Translation:
     """``source`` is the C++ text; ``symbols`` the module variables in the order of ``rt_symbols``,
-    ``functions`` the device functions by handle, ``kernels`` the names of the kernels. With anything
-    in ``unsupported`` the source is not to be used."""
+    ``functions`` the device functions by handle, ``kernels`` the names of the kernels and ``parameters``
+    where each one's parameters lie: (offset, size) in bytes. With anything in ``unsupported`` the source
+    is not to be used."""
 
     source: str
     symbols: tuple[Variable, ...]
     functions: tuple[str, ...]
     kernels: tuple[str, ...]
+    parameters: tuple[tuple[tuple[int, int], ...], ...]
     sites: tuple[Site, ...]
     unsupported: tuple[UnsupportedInstruction, ...]
 
@@ -122,6 +124,7 @@ class _Translator:
         symbols = [v for v in module.variables.values() if v.space in ("global", "const")]
         self.context.symbols = {v.name: i for i, v in enumerate(symbols)}
         self.symbols = tuple(symbols)
+        self.parameters: list[tuple[tuple[int, int], ...]] = []
         self.device = device
         self.kernels = [f for f in module.functions.values() if f.is_kernel and f.body is not None]
 
@@ -158,6 +161,7 @@ class _Translator:
             self.symbols,
             tuple(f.name for f in self.device),
             tuple(f.name for f in self.kernels),
+            tuple(self.parameters),
             tuple(self.context.sites),
             tuple(
                 UnsupportedInstruction(instruction=name, kernel=kernel, file=file, line=line, count=count)
@@ -185,6 +189,8 @@ class _Translator:
 
     def _function(self, function: Function, shared: dict[str, int], kernel: int = -1) -> tuple[str, int, int]:
         context = FunctionContext(self.context, function, shared)
+        if function.is_kernel:
+            self.parameters.append(tuple((at, v.size) for at, v in context.parameters.values()))
         lines = list(self._statements(context))
         entry = self.context.add_site(function.name, function.location, "")
         if function.is_kernel:
