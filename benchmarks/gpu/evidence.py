@@ -207,7 +207,7 @@ def print_tables(out: Path) -> int:
                 status = 1
                 print(f"\n{name}: the table failed\n{traceback.format_exc()}")
     (out / "tables.txt").write_text(collected.getvalue())
-    print("\n".join(line[:200] for line in collected.getvalue().splitlines()), flush=True)
+    print("\n".join(line[:165] for line in collected.getvalue().splitlines()), flush=True)
     return status
 
 

@@ -50,7 +50,7 @@ def run(section: Section) -> None:
             limit = section.budget.left - 3
             section.attempt(f"alone {task_id} {source}", partial(alone, task_id, source, limit))
     count = 3 if section.rehearsal else BATCH
-    if section.budget.allows(6):
+    if section.budget.left > 5:
         section.attempt(
             f"batch {BATCH_TASK} of {count}", partial(batch, section, load_task(BATCH_TASK), count)
         )
