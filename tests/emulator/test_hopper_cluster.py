@@ -30,7 +30,8 @@ def registers(grid, cluster, explicit):
 
 
 @pytest.mark.parametrize(
-    ("grid", "cluster"), [((4, 6, 2), (2, 3, 1)), ((4, 2, 2), (1, 2, 2)), ((8, 1, 1), (8, 1, 1)), ((3, 2, 1), (0, 0, 0))]
+    ("grid", "cluster"),
+    [((4, 6, 2), (2, 3, 1)), ((4, 2, 2), (1, 2, 2)), ((8, 1, 1), (8, 1, 1)), ((3, 2, 1), (0, 0, 0))],
 )
 @pytest.mark.parametrize("threads", [1, 2])
 def test_special_registers(program, grid, cluster, threads):
@@ -170,7 +171,11 @@ def test_a_block_alone(program):
         ("generic_access_after_exit", "cluster_misuse", "block 1 of the cluster, which has exited"),
         ("access_before_begin", "cluster_misuse", "block 1 of the cluster, which may not have begun"),
         ("rank_too_large", "cluster_misuse", "block 2 of a cluster of 2"),
-        ("past_the_end", "out_of_bounds", "4-byte read at byte 32 (32 bytes of shared memory in block 1 of the"),
+        (
+            "past_the_end",
+            "out_of_bounds",
+            "4-byte read at byte 32 (32 bytes of shared memory in block 1 of the",
+        ),
         ("own_space_only", "cluster_misuse", "of the cluster where shared::cta is accessed"),
     ],
 )

@@ -114,7 +114,9 @@ def test_other_ranks(program, shape, box, at):
     load(program, len(shape), program.tensor_map("x", box), at, described(x, box, at))
 
 
-@pytest.mark.parametrize("at", [(-5, 3), (90, 3), (20, -6), (20, 35), (-3, -2), (93, 38), (96, 0), (0, 40), (-16, 0)])
+@pytest.mark.parametrize(
+    "at", [(-5, 3), (90, 3), (20, -6), (20, 35), (-3, -2), (93, 38), (96, 0), (0, 40), (-16, 0)]
+)
 def test_outside_is_zero(program, at):
     x = program.array("x", numbered((40, 96), np.float32), "input")
     load(program, 2, program.tensor_map("x", (16, 8)), at, described(x, (16, 8), at))
@@ -154,14 +156,26 @@ def test_flushed_floats(program):
     x = np.array([[1e-40, -1e-40, 1.5, -0.0, np.inf, 2**-126, 3e-39, 7.0] * 4] * 8, np.float32)
     program.array("x", x, "input")
     flushed = np.where(np.abs(x) < 2**-126, np.copysign(np.float32(0), x), x)
-    load(program, 2, program.tensor_map("x", (32, 4), data_type=10), (0, 0), described(flushed, (32, 4), (0, 0)))
+    load(
+        program,
+        2,
+        program.tensor_map("x", (32, 4), data_type=10),
+        (0, 0),
+        described(flushed, (32, 4), (0, 0)),
+    )
 
 
 def test_tf32_is_rounded(program):
     x = (1 + np.arange(256, dtype=np.float64) * 2.0**-14).astype(np.float32).reshape(8, 32)
     program.array("x", x, "input")
     rounded = (np.round(x.astype(np.float64) * 1024) / 1024).astype(np.float32)  # half to even
-    load(program, 2, program.tensor_map("x", (32, 4), data_type=11), (0, 2), described(rounded, (32, 4), (0, 2)))
+    load(
+        program,
+        2,
+        program.tensor_map("x", (32, 4), data_type=11),
+        (0, 2),
+        described(rounded, (32, 4), (0, 2)),
+    )
 
 
 def test_maps_in_global_and_constant_memory(program):
@@ -218,7 +232,11 @@ def test_stores_leave_the_outside_alone(program, at):
 
 @pytest.mark.parametrize(
     ("shape", "box", "at"),
-    [((200,), (64,), (150,)), ((5, 6, 32), (16, 3, 2), (8, 4, 2)), ((2, 3, 4, 5, 16), (8, 2, 2, 2, 2), (8, 3, 2, 2, 1))],
+    [
+        ((200,), (64,), (150,)),
+        ((5, 6, 32), (16, 3, 2), (8, 4, 2)),
+        ((2, 3, 4, 5, 16), (8, 2, 2, 2, 2), (8, 3, 2, 2, 1)),
+    ],
 )
 def test_stores_of_other_ranks(program, shape, box, at):
     source = numbered(shape, np.float32)
@@ -259,9 +277,13 @@ def test_reductions(program, operation, dtype):
         before, box = -before, box
     stored_as = {2: np.uint16, 4: np.uint32, 8: np.uint64}[np.dtype(dtype).itemsize]
     y = program.array("y", before.view(stored_as).copy()).view(dtype)
-    number = 9 if dtype == ml_dtypes.bfloat16 else {"f": {2: 6, 4: 7}, "u": {4: 2, 8: 4}, "i": {4: 3}}[
-        np.dtype(dtype).kind
-    ][np.dtype(dtype).itemsize]
+    number = (
+        9
+        if dtype == ml_dtypes.bfloat16
+        else {"f": {2: 6, 4: 7}, "u": {4: 2, 8: 4}, "i": {4: 3}}[np.dtype(dtype).kind][
+            np.dtype(dtype).itemsize
+        ]
+    )
     map_ = program.tensor_map("y", (16, 8), data_type=number)
     stored(program, f"reduce_{operation}", map_, (20, 2), box.reshape(-1).view(np.uint8))
     a, b = before[2:10, 20:32], box[:, :12]
@@ -292,7 +314,9 @@ def test_a_reduction_that_the_type_does_not_have(program):
 def test_prefetch_does_nothing_visible(program):
     program.array("x", np.zeros((8, 32), np.float32), "input")
     out = program.array("out", np.zeros(1, np.int32))
-    program.launch("prefetch_box", 1, 1, program.tensor_map("x", (16, 8)), np.zeros(5, np.int32).tobytes(), "out")
+    program.launch(
+        "prefetch_box", 1, 1, program.tensor_map("x", (16, 8)), np.zeros(5, np.int32).tobytes(), "out"
+    )
     program.complete()
     assert out[0] == 1
 
@@ -364,7 +388,9 @@ def test_a_store_to_an_input(program):
     program.array("x", numbered((16, 32), np.float32), "input")
     program.array("raw", np.zeros(1024, np.uint8), "input")
     place = np.zeros(5, np.int32).tobytes()
-    program.launch("store_2", 1, 32, program.tensor_map("x", (32, 8)), place, "raw", np.uint32(1024), shared=4096)
+    program.launch(
+        "store_2", 1, 32, program.tensor_map("x", (32, 8)), place, "raw", np.uint32(1024), shared=4096
+    )
     assert "input buffer 'x' is read-only" in program.fault().message
 
 
@@ -413,7 +439,10 @@ def test_bytes_that_were_not_announced(boxes):
     fault = program.fault("late")
     assert fault.what == "mbarrier_misuse"
     assert "ends while a copy that signals it is under way" in fault.message
-    assert "expect_tx is missing or too small" in fault.message and "the copy was issued at hopper_tensor.cu:" in fault.message
+    assert (
+        "expect_tx is missing or too small" in fault.message
+        and "the copy was issued at hopper_tensor.cu:" in fault.message
+    )
     fault = program.fault("eager")
     assert fault.what == "deadlock"
     assert "1024 bytes came that no expect_tx announced" in fault.threads[0]

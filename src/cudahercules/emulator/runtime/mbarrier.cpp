@@ -29,7 +29,10 @@ Resident& owner(Thread& t, const uint8_t* at, uint32_t site) {
 
 uint64_t valid(Thread& t, const uint8_t* at, uint32_t site) {
   const auto state = load<uint64_t>(at);
-  if ((state & mbarrier_mark_bits) != mbarrier_mark) misuse(t, site, described(t, at) + " was not initialised");
+  if ((state & mbarrier_mark_bits) != mbarrier_mark) {
+    owner(t, at, site);
+    misuse(t, site, described(t, at) + " was not initialised");
+  }
   return state;
 }
 
