@@ -117,15 +117,16 @@ def multiply(
 def _matrices(instruction: Instruction) -> tuple[int, bool, str] | None:
     """Number of matrices, transposed or not, and the state space ("" is generic)."""
     modifiers = list(instruction.modifiers)
-    if modifiers[:3] != ["sync", "aligned", "m8n8"] or instruction.types != ("b16",):
+    if modifiers[:2] != ["sync", "aligned"] or instruction.types != ("b16",):
         return None
-    rest = modifiers[3:]
-    count = {"x1": 1, "x2": 2, "x4": 4}.get(rest.pop(0) if rest else "")
-    transposed = rest[:1] == ["trans"]
-    rest = rest[transposed:]
-    if count is None or rest not in ([], ["shared"], ["shared::cta"]):
+    rest = set(modifiers[2:])  # ptxas takes them in any order, and CUTLASS has another one than the manual
+    counts = rest & {"x1", "x2", "x4"}
+    spaces = rest & {"shared", "shared::cta"}
+    if len(rest) != len(modifiers) - 2 or len(counts) != 1 or len(spaces) > 1 or "m8n8" not in rest:
         return None
-    return count, transposed, "shared" if rest else ""
+    if rest - counts - spaces - {"m8n8", "trans"}:
+        return None
+    return int(counts.pop()[1:]), "trans" in rest, "shared" if spaces else ""
 
 
 def matrix(context: FunctionContext, instruction: Instruction) -> str | None:
