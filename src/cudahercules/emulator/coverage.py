@@ -28,6 +28,14 @@ Written as in the PTX manual: a part in braces is optional, and a part that is o
 stands for any of its members.
 """
 
+_TENSOR_HEAD = """\
+## Tensor cores
+
+`{x}` is optional, `a|b` a choice, `N` any width that the PTX manual allows. Fragments, descriptors and
+swizzles follow the manual; sums are made in double and rounded once an instruction, which is at least as
+accurate as the hardware (bounds: `runtime/mma.hpp`). None of this was compared with hardware bit for bit yet.
+"""
+
 _EXACTNESS = """\
 ## How exact they are
 
@@ -89,6 +97,17 @@ def _shared_opcodes() -> Iterator[str]:
         yield f"| `emit/{name}.py` | {opcodes} | {first_lines[name]} |"
 
 
+def _tensor_forms() -> Iterator[str]:
+    yield "| opcode | forms |"
+    yield "|---|---|"
+    by_opcode: dict[str, list[str]] = {}
+    for form in (*emit.tensor.forms(), *emit.wmma.forms(), *emit.wgmma.forms()):
+        opcode, _, rest = form.partition(".")
+        by_opcode.setdefault(opcode, []).append("`." + rest.replace("|", "\\|") + "`")
+    for opcode, forms in by_opcode.items():
+        yield f"| `{opcode}` | {' '.join(forms)} |"
+
+
 def _first_line(source: object) -> str:
     return (inspect.getdoc(source) or "").split("\n")[0]
 
@@ -96,7 +115,7 @@ def _first_line(source: object) -> str:
 def markdown() -> str:
     """The whole page."""
     lines = [_HEAD, "## Memory, control flow, other threads", ""]
-    lines += [*_shared_opcodes(), "", _SCALAR_HEAD, *_choices(), ""]
+    lines += [*_shared_opcodes(), "", _TENSOR_HEAD, *_tensor_forms(), "", _SCALAR_HEAD, *_choices(), ""]
     for title, rows in SECTIONS.items():
         lines += [f"### {title}", "", *_patterns(rows), ""]
     return "\n".join([*lines, _EXACTNESS])

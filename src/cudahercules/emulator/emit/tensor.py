@@ -72,17 +72,13 @@ def write_all(context: FunctionContext, elements: tuple[Operand, ...], type_: st
 
 def mma(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = instruction.modifiers
-    saturate = modifiers[5:] == ("satfinite",)
-    if (
-        modifiers[:2] != ("sync", "aligned")
-        or modifiers[3:5] != ("row", "col")
-        or len(modifiers) > 5 + saturate
-    ):
-        return None
     types = instruction.types
-    if types not in SHAPES.get(modifiers[2], ()) or len(instruction.operands) != 4:
+    option = {"s32": ("satfinite",), "f64": ("rn",)}.get(types[0] if types else "")
+    if modifiers[:2] != ("sync", "aligned") or modifiers[3:5] != ("row", "col"):
         return None
-    if saturate and types[0] != "s32":
+    if modifiers[5:] not in ((), option):
+        return None
+    if types not in SHAPES.get(modifiers[2], ()) or len(instruction.operands) != 4:
         return None
     m, n, k = dimensions(modifiers[2])
     d, a, b, c = (
@@ -91,7 +87,7 @@ def mma(context: FunctionContext, instruction: Instruction) -> str | None:
             instruction.operands, types, (m, m, n, m), (n, k, k, n), strict=True
         )
     )
-    return multiply(context, (m, n, k), types, saturate, (d, a, b, c))
+    return multiply(context, (m, n, k), types, modifiers[5:] == ("satfinite",), (d, a, b, c))
 
 
 def multiply(
