@@ -70,9 +70,18 @@ def machine_flags() -> tuple[str, ...]:
 @lru_cache(maxsize=1)
 def sources_digest() -> str:
     """SHA-256 over every source file that decides what a translation is."""
-    folders = ("ptx", "emit", "scalar", "runtime")
     files = [ROOT / "translation.py", ROOT / "native.py"]
-    files += sorted(p for f in folders for p in (ROOT / f).iterdir() if p.suffix in (".py", ".hpp", ".cpp"))
+    return _digest_of(files, ("ptx", "emit", "scalar", "runtime"), (".py", ".hpp"))
+
+
+@lru_cache(maxsize=1)
+def _host_digest() -> str:
+    """The same for the host program."""
+    return _digest_of([ROOT / "native.py"], ("scalar", "runtime"), (".hpp", ".cpp"))
+
+
+def _digest_of(files: list[Path], folders: tuple[str, ...], suffixes: tuple[str, ...]) -> str:
+    files = files + sorted(p for f in folders for p in (ROOT / f).iterdir() if p.suffix in suffixes)
     return digest(*(part for p in files for part in (p.name, p.read_bytes())))
 
 
@@ -97,7 +106,7 @@ def host_program() -> Path:
     """The executable that runs plans; built once for this version and compiler."""
     path, version = _compiler()
     directory, _ = entry(
-        "emulator-host", digest(str(path), version, *_HOST_FLAGS, sources_digest()), _build_host
+        "emulator-host", digest(str(path), version, *_HOST_FLAGS, _host_digest()), _build_host
     )
     return directory / "host"
 

@@ -232,9 +232,13 @@ extern "C" __global__ void generic_access_after_exit(int* out) {
   cg::cluster_group cluster = cg::this_cluster();
   int* other = cluster.map_shared_rank(&value, 1);
   cluster.sync();
-  if (rank() == 1) return;
-  for (volatile int i = 0; i < 200000; i++) {}
-  *other = 5;
+#pragma unroll 1
+  for (int round = 0; round < 2; round++) {
+    if (round && rank() == 1) return;
+    if (round)
+      for (volatile int i = 0; i < 200000; i++) {}
+    *(volatile int*)other = round;  // block 1 comes here once, with an address of its own
+  }
 }
 extern "C" __global__ void access_before_begin(int* out) {
   __shared__ int value;
