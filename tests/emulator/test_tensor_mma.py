@@ -17,12 +17,12 @@ def ptx() -> str:
     return module([m.ptx() for m in MMAS])
 
 
-def run(ptx: str, tmp_path, mma: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
-    """D as bit patterns of (m, n), from bit patterns of A (m, k), B (k, n) and C (m, n)."""
+def pieces(mma: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Each lane's registers of A, B and C, from bit patterns of A (m, k), B (k, n) and C (m, n)."""
     m, n, k = mma.shape
     d, type_a, type_b = mma.types
     place_a, place_b, place_c = layouts(mma.shape, type_a)
-    words = np.concatenate(
+    return np.concatenate(
         [
             pack(scatter(a, place_a, 32, m * k // 32), type_a),
             pack(scatter(b, place_b, 32, n * k // 32), type_b),
@@ -30,12 +30,17 @@ def run(ptx: str, tmp_path, mma: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarra
         ],
         axis=1,
     )
+
+
+def run(ptx: str, tmp_path, mma: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+    """D as bit patterns of (m, n)."""
+    words = pieces(mma, a, b, c)
     program = Program(ptx, tmp_path)
     program.array("in", words, "input")
     out = program.array("out", np.zeros((32, mma.sizes()[2]), words.dtype))
     program.launch(mma.kernel, 1, 32, "in", "out")
     program.complete()
-    return gather(unpack(out, d), place_c, (m, n))
+    return gather(unpack(out, mma.types[0]), layouts(mma.shape, mma.types[1])[2], mma.shape[:2])
 
 
 def operands(mma: Mma, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
