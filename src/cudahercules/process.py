@@ -2,7 +2,8 @@
 
 The child gets an empty environment plus what the caller names, a session of its own, limits on CPU
 time, memory, file size and processes, and a cap on its output; it dies with this process. When the
-wall limit passes or the caller is interrupted, its whole process group is killed.
+wall limit passes or the caller is interrupted, its whole process group is killed. What a candidate
+made (host code, device code made native) is also confined: see :class:`Confinement`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+
+from cudahercules.errors import MachineError
 
 _RUNNING: set[int] = set()
 """Leaders of the sessions that run now, over all threads."""
@@ -49,6 +52,30 @@ class Finished:
     seconds: float
     timed_out: bool = False
     output_cut: bool = False
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What a child can still see and do (``build/sandbox.py`` makes these).
+
+    ``program`` is the launcher made from ``build/confine.c``, ``features`` what it must reach before it
+    starts the child. ``read`` and ``write`` are files and directories, with all that is below;
+    ``fixed_addresses`` turns address randomisation off; a ``tool`` may signal its own children.
+    """
+
+    program: Path
+    features: str
+    read: tuple[Path, ...] = ()
+    write: tuple[Path, ...] = ()
+    fixed_addresses: bool = False
+    tool: bool = False
+
+    def wrap(self, argv: Sequence[str], complaints: int) -> list[str]:
+        """``argv`` behind the launcher, which says on descriptor ``complaints`` why it cannot start it."""
+        options = [part for path in self.read for part in ("-r", str(path))]
+        options += [part for path in self.write for part in ("-w", str(path))]
+        options += ["-a"] * self.fixed_addresses + ["-t"] * self.tool
+        return [str(self.program), self.features, *options, "-e", str(complaints), "--", *argv]
 
 
 @lru_cache(maxsize=1)
@@ -95,12 +122,43 @@ def run_limited(
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"",
     pass_fds: Sequence[int] = (),
+    confined: Confinement | None = None,
 ) -> Finished:
-    """Run ``argv`` to its end under ``limits``.
+    """Run ``argv`` to its end under ``limits``, and under ``confined`` if that is given (then ``argv[0]``
+    is a path).
 
-    Raises OSError if the program cannot be started. A KeyboardInterrupt kills the child's whole
-    group before it goes on.
+    Raises OSError if the program cannot be started, MachineError if it cannot be confined. A
+    KeyboardInterrupt kills the child's whole group before it goes on.
     """
+    if confined is None:
+        return _run(argv, limits, cwd, env, stdin, pass_fds)
+    # The launcher alone holds the writing end, and closes it by starting the program: what is read
+    # here cannot come from the program.
+    reading, writing = os.pipe()
+    try:
+        wrapped = confined.wrap([str(a) for a in argv], writing)
+        finished = _run(wrapped, limits, cwd, env, stdin, (*pass_fds, writing))
+        os.set_blocking(reading, False)
+        try:
+            complaint = os.read(reading, 4096).decode(errors="replace").strip()
+        except BlockingIOError:
+            complaint = ""
+    finally:
+        os.close(reading)
+        os.close(writing)
+    if complaint:
+        raise MachineError(f"the sandbox cannot start {Path(argv[0]).name}: {complaint.splitlines()[0]}")
+    return finished
+
+
+def _run(
+    argv: Sequence[str | Path],
+    limits: Limits,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    stdin: bytes,
+    pass_fds: Sequence[int],
+) -> Finished:
     if _STOPPED.is_set():
         raise KeyboardInterrupt("the program is ending")
     start = time.monotonic()

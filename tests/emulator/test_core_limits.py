@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated import KERNELS, Program, compile_ptx
+from hosts import host_of
 
 from cudahercules.emulator import native, run
 from cudahercules.emulator.check import unsupported
@@ -146,9 +147,7 @@ def test_a_plan_that_wants_more_memory_than_the_emulator_gives(program, monkeypa
 
 def test_a_child_killed_from_outside_is_the_machine(program, monkeypatch, tmp_path):
     program.launch("trap", 1, 32, "out")
-    killed = tmp_path / "killed"
-    killed.write_text("#!/bin/sh\nkill -9 $$\n")
-    killed.chmod(0o755)
+    killed = host_of("raise(SIGKILL);", tmp_path)
     monkeypatch.setattr(native, "host_program", lambda: killed)
     with pytest.raises(MachineError, match="killed from outside"):
         program.run()
@@ -196,8 +195,8 @@ def test_interrupt_leaves_no_orphan(tmp_path):
 
 
 def descendants(pid: int) -> list[int]:
-    """Processes whose parent is ``pid`` and that run the emulator's host program."""
-    found = []
+    """Processes below ``pid`` that run the emulator's host program."""
+    parents, hosts = {}, []
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
@@ -205,6 +204,11 @@ def descendants(pid: int) -> list[int]:
                 command = Path(f"/proc/{entry}/exe").readlink()
             except OSError:
                 continue
-            if int(stat.rsplit(")", 1)[1].split()[1]) == pid and command.name == "host":
-                found.append(int(entry))
-    return found
+            parents[int(entry)] = int(stat.rsplit(")", 1)[1].split()[1])
+            if command.name == "host":
+                hosts.append(int(entry))
+
+    def below(child: int) -> bool:
+        return child == pid or (child in parents and below(parents[child]))
+
+    return [host for host in hosts if below(host)]

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <unistd.h>
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <cuda_profiler_api.h>
 __device__ float table[64];
 __constant__ float fixed[32];

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cudahercules.build import sandbox
 from cudahercules.build.artifact import Artifact
 from cudahercules.emulator import native
 from cudahercules.emulator.faults import NOWHERE, demangled, fault_of, shown_file
@@ -85,6 +86,7 @@ def emulate(
                 Limits(wall_s=wall_s + _GRACE_S),
                 stdin="\n".join((*job.lines, "")).encode(),
                 pass_fds=(job.memory, result_fd),
+                confined=sandbox.confinement(read=(host.resolve(), *(m.library.resolve() for m in modules))),
             )
             outcome = _outcome(finished, _message(result_fd), space, modules, wall_s, counting)
             if isinstance(outcome, Completed):

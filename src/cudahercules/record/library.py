@@ -136,8 +136,9 @@ def _compile(toolchain: Toolchain, private: Path) -> None:
     near = ["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", f"-L{private}", f"-l:{LIBRARY}"]
     driver = ["-shared", f"-Wl,-soname,{DRIVER}", "-o", private / DRIVER, private / "driver.c"]
     _run(toolchain, [*compiler, *driver, *near], private)
+    # The libraries of C++ come along, so that a machine (or sandbox) without them fails before a candidate.
     launcher = ["-o", private / LAUNCHER, RUNTIME / "main.c"]
-    _run(toolchain, [*compiler, *launcher, *near, f"-l:{DRIVER}"], private)
+    _run(toolchain, [*compiler, *launcher, *near, f"-l:{DRIVER}", "-lstdc++", "-lm", "-lgcc_s"], private)
     for name in ("stubs.c", "unit.c", "driver.c"):
         (private / name).unlink()
 

@@ -1,23 +1,26 @@
 """Record: run a candidate's host code against the stand-in runtime and get its launch plan.
 
-The host code runs in a process of its own with an empty environment, limits on time, memory and
-files, and a private directory; no GPU is needed, and the stand-in never opens one. The level today
-is that of a limited process: network and the rest of the file system are not cut off.
+The host code runs in a process of its own: no environment, limits on time and memory, and the strongest
+sandbox that this machine has (:func:`sandbox_level`). It reads the system's libraries, the stand-in and
+its own object, and writes to three files in memory; no GPU is needed, and the stand-in never opens one.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
-import stat
-import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
+from cudahercules.build import sandbox
 from cudahercules.build.artifact import Artifact
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.measure.profile import DeviceProfile
+from cudahercules.names import demangled
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record import layout
 from cudahercules.record.extract import AddressBook
@@ -28,8 +31,13 @@ from cudahercules.record.request import request_text
 from cudahercules.task.model import Model, Task, Workload
 
 LIMITS = Limits(wall_s=20, cpu_s=10, memory=4 << 30, file_size=256 << 20, output=64 << 10)
-MACHINE_STATUS = {70: "out of memory", 71: "a request it could not read", 72: "files it could not write"}
-"""Exit statuses of the launcher that are our fault or the machine's, not the candidate's."""
+OUT_OF_MEMORY, LOST_FILES = 70, 72
+"""Exit statuses of the launcher. Host code can end with them, too: only before it has begun do they (and
+all others) speak of this machine."""
+_UNCAUGHT = re.compile(
+    rb"terminate called after throwing an instance of '([^'\n]{1,200})'(?:\s+what\(\):  ([^\n]{1,300}))?"
+)
+"""What the C++ library says of an exception that nobody catches."""
 
 
 class RecordFailure(Model):
@@ -56,22 +64,24 @@ def record(
     buffers = layout.arena(task, workload)
     symbols = layout.symbols(artifact.modules)
     request = request_text(artifact, task, workload, profile, buffers, symbols)
-    launcher = standin() / LAUNCHER
+    names = {k.name: demangled(k.name) for module in artifact.modules for k in module.kernels}
 
     def failed(kind: Literal["contract", "timeout", "crash"], message: str) -> RecordFailure:
-        return RecordFailure(kind=kind, message=message, seconds=time.monotonic() - start)
+        return RecordFailure(kind=kind, message=_readable(message, names), seconds=time.monotonic() - start)
 
-    with tempfile.TemporaryDirectory(prefix="hercules-record.", ignore_cleanup_errors=True) as directory:
-        private = Path(directory)
-        done = run_limited([launcher], limits, cwd=private, stdin=request.encode())
-        lines = _read(private / "recording", limits).splitlines()
+    with _channels() as to:
+        done = _run(artifact, limits, request, to)
+        begun = to.has_begun()
+        if not begun:
+            raise MachineError(_before_host_code(done, limits))
+        lines = _read(to.recording, limits).splitlines()
         if done.status != 0 or done.timed_out or not lines or not lines[-1].startswith(b'{"end"'):
-            return failed(*_explain(done, limits, _read(private / "fault", limits), buffers, symbols))
+            return failed(*_explain(done, limits, _read(to.fault, limits), buffers, symbols))
         try:
             contract = _contract(lines)
             if contract is not None:
                 return failed("contract", contract)
-            blob = _read(private / "blob", limits)
+            blob = _read(to.blob, limits)
             return plan_from_recording(
                 lines, blob, artifact, task, workload.name, profile.slug, buffers, symbols
             )
@@ -79,17 +89,91 @@ def record(
             return failed("contract", str(error))
 
 
-def _read(path: Path, limits: Limits) -> bytes:
-    """A regular file's bytes; empty if it is missing, replaced by something else or oversized."""
+def sandbox_level() -> str:
+    """What host code is cut off from on this machine, as a short phrase; what the kernel does not offer
+    is said in it. Raises MachineError if there is no compiler for the sandbox's launcher."""
+    return sandbox.level()
+
+
+@dataclass(frozen=True)
+class _Channels:
+    """Descriptors that the launcher gets: three files in memory, and the pipe that tells whether host
+    code has begun (this end of it, and the launcher's)."""
+
+    recording: int
+    blob: int
+    fault: int
+    begun: int
+    begin: int
+
+    @property
+    def passed(self) -> tuple[int, ...]:
+        """In the order of the launcher's arguments."""
+        return (self.recording, self.blob, self.fault, self.begin)
+
+    def has_begun(self) -> bool:
+        """Whether the launcher came to the point at which the candidate's code could run."""
+        os.set_blocking(self.begun, False)
+        try:
+            return bool(os.read(self.begun, 1))
+        except BlockingIOError:
+            return False
+
+
+@contextmanager
+def _channels() -> Iterator[_Channels]:
+    """Files in memory, so that nothing is left behind however this process ends."""
+    opened: list[int] = []
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        for name in ("recording", "blob", "fault"):
+            opened.append(os.memfd_create(f"hercules-{name}"))
+        opened.extend(os.pipe())
+        yield _Channels(*opened)
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _run(artifact: Artifact, limits: Limits, request: str, to: _Channels) -> Finished:
+    # The same addresses in each run: stray host pointers in parameters then do not change the plan.
+    directory, host = standin(), artifact.path(artifact.host_object).resolve()
+    return run_limited(
+        [directory / LAUNCHER, *map(str, to.passed)],
+        limits,
+        cwd=directory,
+        stdin=request.encode(),
+        pass_fds=to.passed,
+        confined=sandbox.confinement(read=(directory, host), fixed_addresses=True),
+    )
+
+
+def _read(fd: int, limits: Limits) -> bytes:
+    """The bytes of a file in memory; empty if it is oversized."""
+    size = os.fstat(fd).st_size
+    if size > (limits.file_size or 0):
         return b""
-    with os.fdopen(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > (limits.file_size or 0):
-            return b""
-        return file.read()
+    parts, at = [], 0
+    while part := os.pread(fd, size - at, at):
+        parts.append(part)
+        at += len(part)
+    return b"".join(parts)
+
+
+def _readable(message: str, names: dict[str, str]) -> str:
+    """``message`` with the kernels' names as their author wrote them."""
+    return re.sub(r"\b_Z\w+", lambda found: names.get(found[0], found[0]), message)
+
+
+def _before_host_code(done: Finished, limits: Limits) -> str:
+    """Why the recorder failed, for a failure that no candidate can bring about."""
+    if done.timed_out:
+        return f"the recorder did not begin within {limits.wall_s:g} s: this machine is overloaded; try again"
+    said = done.stderr.decode(errors="replace").strip()[:500]
+    if done.status < 0:
+        return f"the recorder was killed by {_signal_name(-done.status)} before it began: try again"
+    if done.status == OUT_OF_MEMORY:
+        return "the recorder found no memory: free some and try again"
+    return f"the recorder cannot run (exit status {done.status}): {said}"
 
 
 def _contract(lines: list[bytes]) -> str | None:
@@ -123,21 +207,27 @@ def _explain(
     if done.status == -signal.SIGXFSZ:
         return "contract", f"host code wrote more than {(limits.file_size or 0) >> 20} MiB to a file{after}"
     if done.status < 0:
-        return (
-            "crash",
-            f"host code was killed by {_signal_name(-done.status)}{_place(head, buffers, symbols)}{after}",
-        )
+        why = _uncaught(done) or _place(head, buffers, symbols)
+        return "crash", f"host code was killed by {_signal_name(-done.status)}{why}{after}"
     if head == "exit":
         return (
             "contract",
             f"host code ended the process (exit status {done.status}) instead of returning{after}",
         )
-    if done.status in MACHINE_STATUS:
-        text = done.stderr.decode(errors="replace").strip()[:500]
-        raise MachineError(f"the recorder met {MACHINE_STATUS[done.status]}: {text}: free some and try again")
-    if done.status == 127:
-        raise MachineError(f"the recorder cannot run: {done.stderr.decode(errors='replace').strip()[:500]}")
+    if done.status == OUT_OF_MEMORY and b"the recorder is out of memory" in done.stderr:
+        return "contract", f"host code used up the limit of {(limits.memory or 0) >> 20} MiB of memory{after}"
+    if done.status == LOST_FILES:
+        return "contract", f"host code closed the files of its recording, or ended the process{after}"
     return "contract", f"host code ended the process (status {done.status}) instead of returning{after}"
+
+
+def _uncaught(done: Finished) -> str:
+    """For an abort: the C++ exception that nobody caught."""
+    found = _UNCAUGHT.search(done.stderr) if done.status == -signal.SIGABRT else None
+    if found is None:
+        return ""
+    kind, what = ((group or b"").decode(errors="replace") for group in found.groups())
+    return f": nobody caught a {kind}" + (f" ({what})" if what else "")
 
 
 def _signal_name(number: int) -> str:
