@@ -326,9 +326,19 @@ def test_ring_of_two_stages(program, mode):
     x = program.array("x", numbered((56, 32), np.float32), "input")
     y = program.array("y", np.zeros_like(x))
     maps = [program.tensor_map(name, (32, 8), swizzle=3) for name in "xy"]
-    program.launch("ring", 1, 64, *maps, np.int32(7), shared=3072)
+    program.launch("ring", 1, 64, *maps, np.int32(7), np.int32(1), shared=3072)
     program.complete(mode)
     assert np.array_equal(y, 2 * x)
+
+
+def test_a_stage_that_is_filled_again_too_early(program):
+    program.array("x", numbered((32, 32), np.float32), "input")
+    y = program.array("y", np.zeros((32, 32), np.float32))
+    maps = [program.tensor_map(name, (32, 8), swizzle=3) for name in "xy"]
+    program.launch("ring", 1, 64, *maps, np.int32(4), np.int32(0), shared=3072)
+    fault = program.fault("eager")
+    assert fault.what == "deadlock"
+    assert "0 bytes missing" in fault.threads[0] and not y.any()
 
 
 # --- what is wrong ----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from cudahercules.emulator.emit.bulk import bulk, reduce_bulk
 from cudahercules.emulator.emit.context import FunctionContext
 from cudahercules.emulator.emit.memory import ATOMIC, READ, WRITE, byte_address, pointer
 from cudahercules.emulator.ptx.ir import Immediate, Instruction, Memory, Negated, Operand, Register
@@ -12,10 +11,6 @@ _LEVELS = frozenset(("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B"))
 
 def copy(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = instruction.modifiers
-    if modifiers[:2] == ("async", "bulk"):
-        return bulk(context, instruction)
-    if modifiers[:3] == ("reduce", "async", "bulk"):
-        return reduce_bulk(context, instruction)
     if modifiers[:1] != ("async",):
         return None
     if instruction.name == "cp.async.commit_group":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cudahercules.emulator.emit import (
     accumulators,
     atomics,
+    bulk,
     cluster,
     control,
     copies,
@@ -27,25 +28,12 @@ from cudahercules.emulator.scalar.table import expression
 Emitter = Callable[[FunctionContext, Instruction], str | None]
 
 
-def _store(context: FunctionContext, instruction: Instruction) -> str | None:
-    emit = cluster.store_async if instruction.modifiers[:1] == ("async",) else memory.store
-    return emit(context, instruction)
-
-
-def _reduce(context: FunctionContext, instruction: Instruction) -> str | None:
-    emit = cluster.reduce_async if instruction.modifiers[:1] == ("async",) else atomics.atomic
-    return emit(context, instruction)
-
-
-def _barrier(context: FunctionContext, instruction: Instruction) -> str | None:
-    emit = cluster.barrier if instruction.modifiers[:1] == ("cluster",) else warp.barrier
-    return emit(context, instruction)
-
-
+# By opcode, or by opcode and first modifiers: the longest name that fits counts.
 _EMITTERS: dict[str, Emitter] = {
     "ld": memory.load,
     "ldu": memory.load,
-    "st": _store,
+    "st": memory.store,
+    "st.async": cluster.store_async,
     "cvta": memory.convert_address,
     "isspacep": memory.is_space,
     "prefetch": memory.prefetch,
@@ -54,7 +42,8 @@ _EMITTERS: dict[str, Emitter] = {
     "discard": memory.priority,
     "createpolicy": memory.policy,
     "atom": atomics.atomic,
-    "red": _reduce,
+    "red": atomics.atomic,
+    "red.async": cluster.reduce_async,
     "shfl": warp.shuffle,
     "vote": warp.vote,
     "match": warp.match,
@@ -62,12 +51,15 @@ _EMITTERS: dict[str, Emitter] = {
     "elect": warp.elect,
     "activemask": warp.activemask,
     "bar": warp.barrier,
-    "barrier": _barrier,
+    "barrier": warp.barrier,
+    "barrier.cluster": cluster.barrier,
     "membar": warp.fence,
     "fence": warp.fence,
     "nanosleep": warp.nanosleep,
     "mbarrier": mbarrier.mbarrier,
     "cp": copies.copy,
+    "cp.async.bulk": bulk.bulk,
+    "cp.reduce.async.bulk": bulk.reduce_bulk,
     "mapa": cluster.map_address,
     "getctarank": cluster.rank,
     "griddepcontrol": warp.no_effect,
@@ -260,8 +252,8 @@ class _Translator:
         try:
             if instruction.opcode in ("bra", "brx"):
                 text = control.branch(context, instruction, seen, labels)
-            elif instruction.opcode in _EMITTERS:
-                text = _EMITTERS[instruction.opcode](context, instruction)
+            elif emitter := _emitter(instruction):
+                text = emitter(context, instruction)
             else:
                 text = expression(instruction, context.access)
         except (Unsupported, ValueError) as error:
@@ -306,6 +298,14 @@ class _Translator:
         yield f"  kernel_entries, {len(self.kernels)}, function_entries, {len(self.device)},"
         yield f"  rt_symbols, &rt_function_base, {len(self.context.sites)}}};"
         yield ""
+
+
+def _emitter(instruction: Instruction) -> Emitter | None:
+    for count in (3, 2, 1, 0):
+        name = ".".join((instruction.opcode, *instruction.modifiers[:count]))
+        if name in _EMITTERS:
+            return _EMITTERS[name]
+    return None
 
 
 def _has_clusters(module: Module) -> bool:
