@@ -182,6 +182,14 @@ def test_an_object_that_is_not_in_shared_memory(program):
     assert fault.what == "mbarrier_misuse" and "does not lie in shared memory" in fault.message
 
 
+@pytest.mark.parametrize("how", [2, 3])
+def test_deadlock_with_pauses(program, how):
+    program.launch("nobody_arrives", 1, 64, np.int32(how))
+    fault = program.fault()
+    assert fault.what == "deadlock" and len(fault.threads) == 2
+    assert any("(39 of 40 arrivals missing, 96 bytes missing)" in t for t in fault.threads)
+
+
 @pytest.mark.parametrize("how", [0, 1])
 def test_deadlock_names_barriers(program, how):
     program.launch("nobody_arrives", 1, 64, np.int32(how))

@@ -264,8 +264,12 @@ extern "C" __global__ void nobody_arrives(int how) {
     __syncwarp();
     if (how == 0) {
       wait(b, 0);  // try_wait
-    } else {
+    } else if (how == 1) {
       while (!test(b, 0)) {}  // test_wait
+    } else if (how == 2) {
+      while (!try_parity(b, 0)) __nanosleep(100);
+    } else {
+      ((cuda::barrier<cuda::thread_scope_block>*)(barriers + 1))->wait_parity(false);
     }
   }
   __syncthreads();  // the others

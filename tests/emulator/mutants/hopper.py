@@ -56,7 +56,7 @@ MUTANTS = [
         "(state >> 63 != 0) != (waiter.detail != 0)",
     ),
     Mutant(
-        "the first idle poll is a deadlock", _MBARRIER, "t->polls < idle_polls", "t->polls + 9 < idle_polls"
+        "the first idle poll is a deadlock", _MBARRIER, "t->polls < idle_polls", "t->polls + 64 < idle_polls"
     ),
     Mutant("idle polls are never counted", _MBARRIER, "    t.polls++;", ""),
     Mutant(

@@ -2,7 +2,7 @@
 
 ``python tests/emulator/mutants/plant.py LIST [NAME...]`` reads ``LIST.py`` beside this file, which holds
 ``MUTANTS`` and ``TESTS``, and writes the table ``LIST.md``. Each mutant is a copy of ``src`` with one text
-replaced; the tests run against the copy and stop at the first failure.
+replaced; the tests, as they were at the start, run against the copy and stop at the first failure.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ def noticed_by(mutant: Mutant | None, tests: list[str], scratch: Path) -> str:
     source = scratch / "src"
     if source.exists():
         shutil.rmtree(source)
-    shutil.copytree(scratch / "sound", source)
+    shutil.copytree(scratch / "sound" / "src", source)
     if mutant is not None:
         plant(mutant, source)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header", *tests],
-        cwd=ROOT,
+        cwd=scratch / "sound",
         env={**os.environ, "PYTHONPATH": str(source), "HERCULES_CACHE": str(scratch / "cache")},
         capture_output=True,
         text=True,
@@ -67,7 +67,10 @@ def main(listed: str, names: list[str]) -> int:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
-        shutil.copytree(ROOT / "src", scratch / "sound", ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in ("src", "tests"):
+            target = scratch / "sound" / folder
+            shutil.copytree(ROOT / folder, target, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", scratch / "sound")
         if first := noticed_by(None, module.TESTS, scratch):
             print(f"without a mutant {first} fails")
             return 1

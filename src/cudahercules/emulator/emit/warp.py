@@ -177,7 +177,7 @@ def fence(context: FunctionContext, instruction: Instruction) -> str | None:
 def nanosleep(context: FunctionContext, instruction: Instruction) -> str | None:
     if instruction.name != "nanosleep.u32":
         return None
-    return f"rt::burn(t, rt::sleep_fuel, {context.site});"
+    return f"rt::sleep(t, {context.site});"
 
 
 def no_effect(context: FunctionContext, instruction: Instruction) -> str | None:

@@ -179,6 +179,13 @@ static inline __attribute__((always_inline)) void burn(Thread& t, int64_t fuel, 
   if (__builtin_expect((t.fuel -= fuel) < 0, 0)) yield(t, site);
 }
 
+// Sleeping is waiting: it does not count as something done between two looks at an mbarrier.
+static inline void sleep(Thread& t, uint32_t site) {
+  const int64_t done = t.poll_fuel - t.fuel;
+  burn(t, sleep_fuel, site);
+  t.poll_fuel = t.fuel + done;
+}
+
 template <class T>
 static inline __attribute__((always_inline)) T load(const uint8_t* at) {
   T value;

@@ -7,7 +7,7 @@ namespace {
 
 // A thread that did no more than this between two waits has only asked again: an atomic or a fence costs more.
 constexpr int64_t idle_fuel = 48;
-constexpr uint32_t idle_polls = 3;
+constexpr uint32_t idle_polls = 64;
 
 [[noreturn]] void misuse(Thread& t, uint32_t site, const std::string& what) {
   fault(t, site, "mbarrier_misuse", "\"detail\":" + quoted("mbarrier misuse: " + what));
