@@ -120,7 +120,7 @@ uint64_t mbarrier_arrive(Thread& t, uint8_t* at, uint32_t count, bool drop, bool
   if (!count || count > missing)
     misuse(t, site, std::to_string(count) + " arrivals at " + described(t, at) + ", whose phase waits for " +
                         std::to_string(missing) + " (initialised with " + std::to_string(mbarrier_expected(before)) +
-                        ")" + (missing ? "" : " and for bytes that have not come"));
+                        ")" + (missing ? "" : " and for bytes that have not come: it is used again before its phase has ended"));
   if (stays && count == missing) misuse(t, site, "an arrival marked noComplete completes the phase of " + described(t, at));
   uint64_t state = before - count;
   if (drop) state -= uint64_t(count) << 20;
