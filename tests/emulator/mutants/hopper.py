@@ -66,18 +66,13 @@ MUTANTS = [
         "if (false) mbarrier_more",
     ),
     Mutant("cp.async arrives before its copies", _BULK, "    async_perform(*op.thread, op.sequence);\n", ""),
-    Mutant(
-        "ranks count the last dimension first",
-        _SCHEDULE,
-        "    b.cluster_ctaid[i] = inside % l.cluster[i];",
-        "    b.cluster_ctaid[2 - i] = inside % l.cluster[i];",
-    ),
+    Mutant("ranks count another dimension", _SCHEDULE, "layer % l.cluster[1]", "layer % l.cluster[2]"),
     Mutant("own addresses without rank", _SCHEDULE, "shared_origin | rank << 24", "shared_origin"),
     Mutant(
         "cluster id counts blocks",
         _SCHEDULE,
-        "uint32_t(number % b.nclusterid[i])",
-        "uint32_t(number % b.nclusterid[i]) * l.cluster[i]",
+        "b.ctaid[i] = b.clusterid[i] * l.cluster[i] + b.cluster_ctaid[i];",
+        "b.ctaid[i] = (b.clusterid[i] *= l.cluster[i]) + b.cluster_ctaid[i];",
     ),
     Mutant("mapa stays at home", _CLUSTER, "(address & 0xffffff) | uint64_t(rank) << 24", "address"),
     Mutant(
@@ -107,7 +102,7 @@ MUTANTS = [
         "if (false) outside",
     ),
     Mutant("barrier.cluster lets all through", _CLUSTER, "if (c.phase == t.cluster_phase) {", "if (false) {"),
-    Mutant("barrier.cluster waits for the dead", _CLUSTER, "  c.alive--;\n", ""),
+    Mutant("barrier.cluster waits for the dead", _SCHEDULE, "if (c.arrived) cluster_after_exit(t);", ""),
     Mutant(
         "isspacep knows only the own block",
         _CLUSTER,

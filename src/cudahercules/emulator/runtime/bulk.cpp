@@ -257,7 +257,10 @@ bool bulk_pending_on(const Cluster& c, const uint8_t* barrier, uint32_t& site) {
   return false;
 }
 
-void bulk_commit(Thread& t) { t.bulk_group++; }
+void bulk_commit(Thread& t) {
+  t.asynchronous = true;
+  t.bulk_group++;
+}
 
 void bulk_wait(Thread& t, uint32_t groups_left, bool only_reads) {
   Cluster& c = cluster_of(t);

@@ -136,7 +136,7 @@ void cluster_arrive(Thread& t, uint32_t site) {
   Cluster& c = *own(t).cluster;
   if (t.cluster_arrived)
     cluster_misuse(t, site, "a thread arrives at barrier.cluster twice without barrier.cluster.wait in between");
-  t.cluster_arrived = true;
+  t.cluster_arrived = t.asynchronous = true;
   t.cluster_phase = c.phase;
   bulk_chance(c);
   if (++c.arrived >= c.alive) end_phase(c);
@@ -153,11 +153,9 @@ void cluster_wait(Thread& t, uint32_t site) {
   t.cluster_arrived = false;
 }
 
-// Threads that have exited are not waited for.
+// Threads that have exited (and are no longer counted as alive) are not waited for.
 void cluster_after_exit(Thread& t) {
   Cluster& c = *own(t).cluster;
-  c.alive--;
-  c.events++;
   if (t.cluster_arrived && t.cluster_phase == c.phase) c.arrived--;
   if (c.arrived && c.arrived >= c.alive) end_phase(c);
 }

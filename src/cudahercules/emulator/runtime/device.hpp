@@ -19,8 +19,9 @@ struct Slot {
 // Why a thread does not run; used in reports.
 enum class Wait : uint8_t { none, barrier, lanes, activemask, yielded, mbarrier, cluster, warpgroup };
 
-// One CUDA thread. What translated code touches comes first.
-struct Thread {
+// One CUDA thread. What translated code touches comes first, what only Hopper's programs use last: all others
+// stay within two cache lines.
+struct alignas(64) Thread {
   int64_t fuel;
   Worker* worker;
   Block* block;
@@ -40,7 +41,8 @@ struct Thread {
   uint32_t value;  // what a barrier or activemask hands to the thread that it wakes
   uint32_t detail;
   Wait wait;
-  bool cluster_arrived;   // has arrived at the cluster's barrier and not yet waited
+  bool cluster_arrived;  // has arrived at the cluster's barrier and not yet waited
+  bool asynchronous;     // what follows is in use
   uint32_t cluster_phase;
   uint32_t bulk_group;    // number of the bulk group that is open
   uint32_t polls;         // waits on `awaited` that ended without success, with nothing done in between

@@ -170,9 +170,11 @@ void set_cluster(Launch& l) {
     if (!l.cluster[i]) l.cluster[i] = 1;
     size *= l.cluster[i];
     if (l.grid[i] % l.cluster[i]) refuse("launch of " + name + ": the grid is no multiple of the cluster");
-    l.clusters *= l.grid[i] / l.cluster[i];
+    l.nclusterid[i] = l.grid[i] / l.cluster[i];
+    l.clusters *= l.nclusterid[i];
   }
   if (size > 16) refuse("launch of " + name + ": a cluster of " + std::to_string(size) + " blocks");
+  l.cluster_size = uint32_t(size);
 }
 
 // launch OPERATION MODULE GRID*3 BLOCK*3 CLUSTER*3 SHARED COOPERATIVE OFFSET SIZE KERNEL

@@ -139,6 +139,7 @@ bool mbarrier_wait(Thread& t, uint8_t* at, bool phase, uint32_t site) {
     return true;
   }
   if (!again) t.polls = 0;
+  t.asynchronous = true;
   t.awaited = at;
   t.detail = phase;
   t.value = 0;

@@ -18,6 +18,16 @@ void make_runnable(Resident& b, Warp& warp, uint32_t lanes) {
   if (lanes) b.ready |= 1u << warp.index;
 }
 
+namespace {
+
+void forget(Thread& t) {
+  t.asynchronous = t.cluster_arrived = false;
+  t.polls = t.bulk_group = 0;
+  t.awaited = nullptr;
+}
+
+}  // namespace
+
 // The next thread of the worker's block, warps first so that lanes of a warp stay together; null if
 // none can run.
 Thread* pick(Worker& w) {
@@ -46,11 +56,7 @@ Thread* pick(Worker& w) {
       t.sp = nullptr;
       t.fuel = full_fuel;
       t.count = 0;
-      t.polls = 0;
-      t.bulk_group = 0;
-      t.cluster_arrived = false;
-      t.awaited = nullptr;
-      b.begun = true;
+      if (t.asynchronous) forget(t);
       if (t.async) async_forget(t);
     }
     return &t;
@@ -82,7 +88,9 @@ void retire(Thread& t) {
   w.instructions += t.count;
   if (!warp.pending.empty()) lanes_after_exit(b, warp);
   if (b.used_barriers) barriers_after_exit(b);
-  cluster_after_exit(t);
+  Cluster& c = *b.cluster;
+  c.alive--;
+  if (c.arrived) cluster_after_exit(t);
   if (!b.alive) bulk_after_exit(b);
   if (!b.warpgroups.empty()) wgmma_after_exit(t);
 }
@@ -235,19 +243,23 @@ void destroy_block(Resident* b) {
 
 // Block `rank` of cluster `number` of the grid.
 void begin_block(Resident& b, Cluster& c, const Launch& l, uint64_t number, uint32_t rank, size_t static_shared) {
-  uint32_t inside = rank;
-  b.cluster_size = 1;
+  b.cluster_size = l.cluster_size;
+  // Divisions are most of what starting a small block costs: none where a grid has one dimension.
+  const bool line = l.clusters == l.nclusterid[0];
+  const uint64_t row = line ? 0 : number / l.nclusterid[0];
+  b.clusterid[0] = uint32_t(number - row * l.nclusterid[0]);
+  b.clusterid[1] = line ? 0 : uint32_t(row % l.nclusterid[1]);
+  b.clusterid[2] = line ? 0 : uint32_t(row / l.nclusterid[1]);
+  const uint32_t layer = rank ? rank / l.cluster[0] : 0;
+  b.cluster_ctaid[0] = rank - layer * l.cluster[0];
+  b.cluster_ctaid[1] = layer ? layer % l.cluster[1] : 0;
+  b.cluster_ctaid[2] = layer ? layer / l.cluster[1] : 0;
   for (int i = 0; i < 3; i++) {
     b.ntid[i] = l.block[i];
     b.nctaid[i] = l.grid[i];
     b.cluster_nctaid[i] = l.cluster[i];
-    b.nclusterid[i] = l.grid[i] / l.cluster[i];
-    b.cluster_ctaid[i] = inside % l.cluster[i];
-    b.clusterid[i] = uint32_t(number % b.nclusterid[i]);
+    b.nclusterid[i] = l.nclusterid[i];
     b.ctaid[i] = b.clusterid[i] * l.cluster[i] + b.cluster_ctaid[i];
-    inside /= l.cluster[i];
-    number /= b.nclusterid[i];
-    b.cluster_size *= l.cluster[i];
   }
   b.cluster = &c;
   b.cluster_rank = rank;
@@ -296,7 +308,10 @@ void run_ready(Worker& w, Cluster& c) {
       if (!b->ready) continue;
       w.block = b;
       w.warp = 0;
-      if (Thread* first = pick(w)) run_fibers(w, *first);
+      if (Thread* first = pick(w)) {
+        b->begun = true;
+        run_fibers(w, *first);
+      }
       ran = true;
     }
   }
@@ -352,7 +367,7 @@ bool take_cluster(Worker& w, Launch& l) {
     c = w.cluster_pool.back();
     w.cluster_pool.pop_back();
   }
-  const uint32_t size = l.cluster[0] * l.cluster[1] * l.cluster[2];
+  const uint32_t size = l.cluster_size;
   c->alive = size * thread_count(l);
   c->arrived = c->phase = c->idle = 0;
   c->events = 0;
@@ -409,7 +424,7 @@ void work(Worker& w, Launch& l) {
   const size_t machine = (size_t(192) << 10) + size_t(32) * job.stack_limit;
   prepare_stacks(w, machine, size_t(l.kernel->local_bytes) + (size_t(64) << 10) + size_t(4) * job.stack_limit);
   fit_pool(w, l);
-  const uint64_t cluster_threads = uint64_t(thread_count(l)) * l.cluster[0] * l.cluster[1] * l.cluster[2];
+  const uint64_t cluster_threads = uint64_t(thread_count(l)) * l.cluster_size;
   bool more = true;
   uint32_t idle_rounds = 0;
   for (;;) {

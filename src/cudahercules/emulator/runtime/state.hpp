@@ -89,7 +89,7 @@ struct Launch {
   uint32_t grid[3], block[3];
   uint32_t dynamic_shared;
   bool cooperative;
-  uint32_t cluster[3];
+  uint32_t cluster[3], cluster_size, nclusterid[3];
   bool explicit_cluster;
   uint64_t grid_id;
   uint64_t clusters;
