@@ -81,6 +81,58 @@ def test_a_row_below_the_floor_is_measured_against_the_floor():
     )
 
 
+OUTSTANDING = Tolerance(l2=1e-2, row_l2=1e-2, element=2e-3, element_relative=1e-2)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_an_element_may_be_off_relative_to_itself_as_well(library):
+    ref = np.ones((3, 400))
+    ref[1, 7] = 50.0
+    scale = math.sqrt((399 + 2500) / 400)
+    cap = 2e-3 * scale + 1e-2 * 50
+    got = ref.copy()
+    got[1, 7] += 0.5 * cap
+    given = (got, ref)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        given = (torch.from_numpy(got), torch.from_numpy(ref))
+    check = check_output(tensor(DType.FP64), OUTSTANDING, *given)
+    assert isinstance(check, OutputCheck)
+    assert check.element == pytest.approx(0.5 * check.element_bound)
+    # without the second part the same element is too far off
+    plain = OUTSTANDING.model_copy(update={"element_relative": 0.0})
+    assert isinstance(check_output(tensor(DType.FP64), plain, *given), WrongOutput)
+
+
+def test_an_ordinary_element_gains_little_from_the_relative_part():
+    ref = np.ones((3, 400))
+    ref[1, 7] = 50.0
+    got = ref.astype(np.float32)
+    got[1, 7] *= 1.009
+    got[1, 8] += 0.02  # the cap is 2e-3 * 2.69 + 1e-2 * 1
+    wrong = check_output(tensor(), OUTSTANDING, got, ref)
+    assert isinstance(wrong, WrongOutput) and (wrong.wrong, wrong.index) == (1, (1, 8))
+    assert "off by 1.3 of what an element may be" in wrong.message
+
+
+def test_where_row_and_element_are_zero_no_error_passes():
+    bounds = OUTSTANDING.model_copy(update={"row_floor": 0.0})
+    ref = np.zeros((2, 5))
+    ref[0] = 1.0
+    assert isinstance(check_output(tensor(), bounds, ref.astype(np.float32), ref), OutputCheck)
+    got = ref.astype(np.float32)
+    got[1, 3] = 1e-30
+    assert check_output(tensor(), bounds, got, ref).index == (1, 3)
+
+
+def test_a_relative_part_alone_is_refused_and_bounds_tighten_together():
+    with pytest.raises(ValueError, match="comes on top of element"):
+        Tolerance(l2=1, row_l2=1, element_relative=1e-2)
+    half = OUTSTANDING.tightened(2)
+    assert (half.l2, half.row_l2, half.element, half.element_relative) == (5e-3, 5e-3, 1e-3, 5e-3)
+    assert half.row_floor == OUTSTANDING.row_floor
+
+
 def test_an_error_spread_over_all_elements_is_told_apart_from_a_spike():
     ref = reference((200, 300))
     got = (ref * (1 + 2e-5)).astype(np.float32)

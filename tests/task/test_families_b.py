@@ -13,7 +13,7 @@ from cudahercules.judge.verdict import OutputCheck
 from cudahercules.measure.panel import as_expert, is_plan
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import all_tasks, load_task
-from cudahercules.task.model import LibraryPolicy, Tolerance, WorkloadRole
+from cudahercules.task.model import LibraryPolicy, WorkloadRole
 
 f32 = np.float32
 FAMILIES = ("kernel/softmax", "module/cross_entropy", "module/fft_c2c_1d", "kernel/sort_keys")
@@ -149,13 +149,7 @@ def fails(task, workload, outputs, expected, margin=1.0):
     """Names of the outputs that miss their bound divided by ``margin``."""
     failed = []
     for tensor in task.outputs:
-        bound = task.tolerance[tensor.name]
-        tight = Tolerance(
-            l2=bound.l2 / margin,
-            row_l2=bound.row_l2 / margin,
-            element=bound.element / margin,
-            row_floor=bound.row_floor,
-        )
+        tight = task.tolerance[tensor.name].tightened(margin)
         stored = outputs[tensor.name].astype(tensor.dtype.numpy)
         if not isinstance(check_output(tensor, tight, stored, expected[tensor.name]), OutputCheck):
             failed.append(tensor.name)

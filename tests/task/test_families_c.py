@@ -16,7 +16,7 @@ from cudahercules.judge.checks import check_output
 from cudahercules.judge.verdict import OutputCheck
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import BUNDLED, family_module, load_family
-from cudahercules.task.model import Tolerance, WorkloadRole
+from cudahercules.task.model import WorkloadRole
 
 f32 = np.float32
 SEEDS = (11, 12, 13)
@@ -67,13 +67,7 @@ class Case:
         """Names of the outputs that miss their bound divided by ``margin``."""
         missed = []
         for tensor in self.task.outputs:
-            bound = self.task.tolerance[tensor.name]
-            tight = Tolerance(
-                l2=bound.l2 / margin,
-                row_l2=bound.row_l2 / margin,
-                element=bound.element / margin,
-                row_floor=bound.row_floor,
-            )
+            tight = self.task.tolerance[tensor.name].tightened(margin)
             stored = np.asarray(outputs[tensor.name]).astype(tensor.dtype.numpy)
             if not isinstance(check_output(tensor, tight, stored, self.reference[tensor.name]), OutputCheck):
                 missed.append(tensor.name)

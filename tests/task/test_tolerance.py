@@ -13,7 +13,7 @@ from cudahercules.judge.checks import check_output
 from cudahercules.judge.verdict import OutputCheck
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import all_tasks
-from cudahercules.task.model import Tolerance, WorkloadRole
+from cudahercules.task.model import WorkloadRole
 
 f32 = np.float32
 
@@ -99,13 +99,7 @@ class Case:
         """The names of the outputs that miss their bound divided by ``margin``."""
         failed = []
         for tensor in self.task.outputs:
-            bound = self.task.tolerance[tensor.name]
-            tight = Tolerance(
-                l2=bound.l2 / margin,
-                row_l2=bound.row_l2 / margin,
-                element=bound.element / margin,
-                row_floor=bound.row_floor,
-            )
+            tight = self.task.tolerance[tensor.name].tightened(margin)
             with np.errstate(over="ignore", invalid="ignore"):
                 stored = np.asarray(outputs[tensor.name]).astype(tensor.dtype.numpy)
             checked = check_output(tensor, tight, stored, self.reference[tensor.name])

@@ -5,7 +5,9 @@ and in chunks, so that no temporary is larger than ``CHUNK`` elements. Only when
 a second pass on the host count the wrong elements and name the worst one.
 
 Definitions, per output (see Tolerance): a *row* is a slice along the last axis; its *scale* is its
-root-mean-square, but at least ``row_floor`` times that of the whole output.
+root-mean-square, but at least ``row_floor`` times that of the whole output. An element is weighed by how far
+it is off, over its row's scale plus ``element_relative / element`` times its own size: it is over its cap,
+``element`` times the scale plus ``element_relative`` times its size, where that weight is over ``element``.
 """
 
 from __future__ import annotations
@@ -158,29 +160,52 @@ def _scale_exponent(tensor: Tensor, reference: Any, xp: Any) -> int:
 
 def _row_errors(tensor: Tensor, got: Any, reference: Any) -> _Rows:
     xp = _namespace(reference)
-    got, reference = _matrix(got), _matrix(reference)
-    rows, columns = reference.shape
+    rows, columns = _matrix(reference).shape
     like = {} if isinstance(reference, np.ndarray) else {"device": reference.device}
     sums, differences, peaks = (xp.zeros(rows, dtype=xp.float64, **like) for _ in range(3))
     total = _Rows(columns, sums, differences, peaks, broken=0)
-    factor = 2.0 ** -_scale_exponent(tensor, reference, xp)
-    limit = CHUNK if isinstance(reference, np.ndarray) else DEVICE_CHUNK
-    for row, column in _tiles((rows, columns), limit):
-        ref = _wide(reference[row, column], reference, xp)
-        out = _wide(got[row, column], reference, xp)
-        if factor != 1.0:
-            ref, out = ref * factor, out * factor
-        if not (bool(xp.all(xp.isfinite(ref))) and bool(xp.all(xp.isfinite(out)))):
-            broken = _broken(ref, out, xp)
-            total.broken += int(xp.count_nonzero(broken))
-            keep = xp.isfinite(ref) & xp.isfinite(out)
-            ref = xp.where(keep, ref, xp.zeros_like(ref))
-            out = xp.where(keep, out, xp.zeros_like(out))
-        size, error = xp.abs(ref), xp.abs(out - ref)
+    for row, size, error, broken in _sizes_and_errors(tensor, got, reference):
+        total.broken += broken
         total.reference[row] += xp.sum(size * size, axis=1)
         total.difference[row] += xp.sum(error * error, axis=1)
         total.peak[row] = xp.maximum(total.peak[row], xp.max(error, axis=1))
     return total
+
+
+def _sizes_and_errors(tensor: Tensor, got: Any, reference: Any) -> Iterator[tuple[slice, Any, Any, int]]:
+    """Tile by tile: its rows, what is expected and how far off it is, both without sign and in range of
+    squares, and how many elements are broken; where either is not finite, size and error are 0."""
+    xp = _namespace(reference)
+    got, reference = _matrix(got), _matrix(reference)
+    factor = 2.0 ** -_scale_exponent(tensor, reference, xp)
+    limit = CHUNK if isinstance(reference, np.ndarray) else DEVICE_CHUNK
+    for row, column in _tiles(reference.shape, limit):
+        ref = _wide(reference[row, column], reference, xp)
+        out = _wide(got[row, column], reference, xp)
+        if factor != 1.0:
+            ref, out = ref * factor, out * factor
+        broken = 0
+        if not (bool(xp.all(xp.isfinite(ref))) and bool(xp.all(xp.isfinite(out)))):
+            broken = int(xp.count_nonzero(_broken(ref, out, xp)))
+            keep = xp.isfinite(ref) & xp.isfinite(out)
+            ref = xp.where(keep, ref, xp.zeros_like(ref))
+            out = xp.where(keep, out, xp.zeros_like(out))
+        yield row, xp.abs(ref), xp.abs(out - ref), broken
+
+
+def _worst_element(
+    tensor: Tensor, tolerance: Tolerance, rows: _Rows, scale: Any, got: Any, ref: Any
+) -> float:
+    """The largest weight of an element. With a relative part it takes a pass of its own, because the scale
+    of a row is known only when all of it has been seen."""
+    xp = _namespace(ref)
+    if tolerance.element_relative == 0:
+        return _worst(rows.peak, scale, xp)
+    own = tolerance.element_relative / tolerance.element
+    return max(
+        _worst(error, scale[row][:, None] + own * size, xp)
+        for row, size, error, _ in _sizes_and_errors(tensor, got, ref)
+    )
 
 
 def _broken(reference: Any, got: Any, xp: Any) -> Any:
@@ -205,7 +230,7 @@ def _check_tolerance(
         l2_bound=tolerance.l2,
         row_l2=_worst(xp.sqrt(rows.difference / rows.columns), scale, xp),
         row_l2_bound=tolerance.row_l2,
-        element=_worst(rows.peak, scale, xp),
+        element=_worst_element(tensor, tolerance, rows, scale, got, reference),
         element_bound=tolerance.element,
     )
     if (
@@ -279,13 +304,14 @@ def _explain(
     """Count and name what is wrong. Called only after the first pass has found something."""
     out, ref = _matrix(_to_host(got, tensor.dtype)), _matrix(_to_host(reference, None))
     scale = None if tolerance.exact else _row_scales(ref, tolerance.row_floor)
+    own = tolerance.element_relative / tolerance.element if tolerance.element_relative else 0.0
     bound = _element_bound(tolerance, check)
     found = {reason: _Finding() for reason in _NAMES}
     wrong = 0
     worst = _Finding()  # of all elements, also of those under the bound
     for row, column in _tiles(ref.shape, CHUNK):
         tile = _Tile(tensor, out[row, column], ref[row, column], row.start, column.start)
-        classes, weight = tile.classify(None if scale is None else scale[row], bound)
+        classes, weight = tile.classify(None if scale is None else scale[row], own, bound)
         wrong += sum(int(np.count_nonzero(mask)) for mask in classes.values())
         for reason, mask in classes.items():
             tile.note(found[reason], mask, weight, first=reason != "tolerance")
@@ -296,7 +322,7 @@ def _explain(
     return WrongOutput(
         output=tensor.name,
         reason=reason,
-        message=_message(tensor, reason, found, wrong, ref.size, index, shown, check),
+        message=_message(tensor, tolerance, reason, found, wrong, ref.size, index, shown, check),
         wrong=wrong,
         total=ref.size,
         index=index,
@@ -337,8 +363,11 @@ class _Tile:
     row: int
     column: int
 
-    def classify(self, scale: np.ndarray | None, bound: float) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Masks of wrong elements by reason, disjoint, and how far off each element is."""
+    def classify(
+        self, scale: np.ndarray | None, own: float, bound: float
+    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Masks of wrong elements by reason, disjoint, and how far off each element is: over its row's
+        scale plus ``own`` times its size."""
         if scale is None:
             wrong = np.asarray(_differs(self.tensor, self.got, self.reference, np))
             weight = wrong.astype(np.float64)
@@ -348,8 +377,8 @@ class _Tile:
             ref = _wide(self.reference, self.reference, np)
             broken = _broken(ref, out, np)
             error = np.where(np.isfinite(ref) & np.isfinite(out), np.abs(out - ref), 0.0)
-            column = scale[:, None]
-            weight = np.where(error == 0, 0.0, error / column)
+            size = np.where(np.isfinite(ref), np.abs(ref), 0.0)
+            weight = np.where(error == 0, 0.0, error / (scale[:, None] + own * size))
             wrong = broken | (weight > bound)
             reason = "tolerance"
         classes: dict[str, np.ndarray] = {}
@@ -391,6 +420,7 @@ def _furthest(mask: np.ndarray, weight: np.ndarray) -> tuple[int, ...]:
 
 def _message(
     tensor: Tensor,
+    tolerance: Tolerance,
     reason: str,
     found: dict[str, _Finding],
     wrong: int,
@@ -417,7 +447,11 @@ def _message(
             f"{tensor.name}: {name} is {value:.3g}, the bound {bound:.3g}; "
             f"no single element is far off, the furthest {where}"
         )
-    error = f" (off by {shown.weight:.3g} of its row's scale)" if math.isfinite(shown.weight) else ""
+    error = ""
+    if math.isfinite(shown.weight) and tolerance.element_relative:
+        error = f" (off by {shown.weight / tolerance.element:.3g} of what an element may be)"
+    elif math.isfinite(shown.weight):
+        error = f" (off by {shown.weight:.3g} of its row's scale)"
     return (
         f"{tensor.name}: {wrong} of {total} elements {_NAMES[reason][count != 1]}; the worst {where}{error}"
     )

@@ -272,14 +272,29 @@ class Tolerance(Model):
     row_l2    the same for the worst row (slice along the last axis). A row whose norm is under
               ``row_floor`` times the root-mean-square row norm is measured against that floor
     element   the largest |out - ref| divided by its row's root-mean-square (same floor)
+    element_relative  what an element may be off besides, relative to itself: |out - ref| may reach
+              element * (row's root-mean-square) + element_relative * |ref|. For outputs of few bits, where
+              rounding takes up to half a unit of the element itself, however far it stands out of its row
     exact     integer outputs: every element equal; the other fields are then unused
     """
 
     l2: float = Field(0.0, ge=0)
     row_l2: float = Field(0.0, ge=0)
     element: float = Field(0.0, ge=0)
+    element_relative: float = Field(0.0, ge=0)
     row_floor: float = Field(1e-3, ge=0)
     exact: bool = False
+
+    @model_validator(mode="after")
+    def _relative_comes_on_top(self) -> Tolerance:
+        if self.element_relative > 0 and self.element == 0:
+            raise ValueError("element_relative comes on top of element, which must be above 0 then")
+        return self
+
+    def tightened(self, factor: float) -> Tolerance:
+        """The same with every bound ``factor`` times smaller; floors stay."""
+        bounds = ("l2", "row_l2", "element", "element_relative")
+        return self.model_copy(update={name: getattr(self, name) / factor for name in bounds})
 
 
 class LibraryPolicy(StrEnum):

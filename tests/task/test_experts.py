@@ -1,0 +1,65 @@
+"""Experts decline what they cannot do with a sentence, before they import anything; the next one steps in."""
+
+import ast
+from types import SimpleNamespace
+
+import pytest
+
+from cudahercules.replay.expert import load_experts
+from cudahercules.task.load import all_tasks, load_task
+from cudahercules.task.model import WorkloadRole
+
+TASKS = all_tasks()
+FAMILIES = sorted({t.family: t for t in TASKS}.values(), key=lambda t: t.family)
+FAILURES = {("module/fft_c2c_1d", "RuntimeError")}  # a call of cuFFT that returns a status
+
+
+def raised(task):
+    """(name of the exception, its message's constant parts) of every raise statement in experts.py."""
+    for node in ast.walk(ast.parse((task.directory / "experts.py").read_text())):
+        if isinstance(node, ast.Raise):
+            words = [
+                n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+            ]
+            yield node.exc.func.id, " ".join(words)
+
+
+@pytest.mark.parametrize("task", FAMILIES, ids=[t.family for t in FAMILIES])
+def test_what_experts_raise_is_a_sentence_that_declines(task):
+    for name, message in raised(task):
+        if (task.family, name) not in FAILURES:
+            assert name == "NotImplementedError"
+            assert len(message.split()) >= 5
+
+
+@pytest.mark.parametrize("name", ["cudnn", "fa2"])
+def test_attention_behind_a_longer_past_is_declined(name):
+    """PyTorch aligns the mask at the other corner; without a mask it does not matter."""
+    task = load_task("module/attention_fwd/hdim128_bf16_causal@hopper")
+    expert = getattr(load_experts(task), name)
+    workload = next(w for w in task.workloads if w.name == "llama3_8b_chunk")
+    with pytest.raises(NotImplementedError, match="upper left corner"):
+        expert({}, {}, task.sizes(workload), workload.scalars)
+
+
+def test_interleaved_pairs_are_declined_by_liger():
+    task = load_task("kernel/rotary/hd128_interleaved")
+    workload = task.workloads_of(WorkloadRole.BENCH)[0]
+    with pytest.raises(NotImplementedError, match="halved pairs"):
+        load_experts(task).liger_rope({}, {}, task.sizes(workload), workload.scalars)
+
+
+def test_deepgemm_is_for_bf16():
+    task = load_task("kernel/gemm/fp16@hopper")
+    workload = task.workloads_of(WorkloadRole.BENCH)[0]
+    operand = SimpleNamespace(dtype="torch.float16")
+    with pytest.raises(NotImplementedError, match="for bf16"):
+        load_experts(task).deepgemm(
+            {"a": operand, "b": operand}, {"c": operand}, task.sizes(workload), workload.scalars
+        )
+
+
+def test_flash_attention_3_is_the_first_choice():
+    for task in TASKS:
+        if task.family == "module/attention_fwd":
+            assert task.experts[0].name == "fa3"
