@@ -74,11 +74,11 @@ def _compiled(half, interleaved):
 def liger_rope(inputs, outputs, sizes, scalars):
     """Liger's Triton kernel. It works in place on halved pairs and takes rows of cosines and sines, so
     the values are copied and the table's rows gathered first; interleaved pairs it cannot do."""
+    if sizes["interleaved"]:
+        raise NotImplementedError("Liger's rope kernel knows halved pairs only")
     import liger_kernel.ops.rope as rope
     import torch
 
-    if sizes["interleaved"]:
-        raise NotImplementedError("Liger's rope kernel knows halved pairs only")
     half = sizes["head_dim"] // 2
     q_out, k_out = outputs["q_out"], outputs["k_out"]
 

@@ -7,8 +7,14 @@ Each function prepares one workload and returns ``run``; see ``cudahercules.repl
 
 def fa3(inputs, outputs, sizes, scalars):
     """FlashAttention-3: warp-specialised Hopper kernels, written straight into o."""
-    import fa3_fwd_interface  # noqa: F401  (registers the operator)
     import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    if major != 9:
+        raise NotImplementedError(
+            f"FlashAttention-3's kernels are for sm_90, and this GPU is sm_{major}{minor}"
+        )
+    import fa3_fwd_interface  # noqa: F401  (registers the operator)
 
     q, k, v = (inputs[name].transpose(1, 2) for name in "qkv")
     o, causal = outputs["o"].transpose(1, 2), bool(sizes["causal"])
@@ -27,9 +33,9 @@ def fa3(inputs, outputs, sizes, scalars):
 
 def cudnn(inputs, outputs, sizes, scalars):
     """cuDNN's fused attention as PyTorch calls it, with the statistics as for training."""
+    _equal_lengths_or_full(sizes, "PyTorch's cuDNN attention")
     import torch
 
-    _equal_lengths_or_full(sizes, "PyTorch's cuDNN attention")
     q, k, v = (inputs[name] for name in "qkv")
     causal, scale = bool(sizes["causal"]), scalars["scale"]
     attention = torch.ops.aten._scaled_dot_product_cudnn_attention
@@ -44,9 +50,9 @@ def cudnn(inputs, outputs, sizes, scalars):
 
 def fa2(inputs, outputs, sizes, scalars):
     """FlashAttention-2 as PyTorch ships it. It lays o out by position before head: one copy is charged."""
+    _equal_lengths_or_full(sizes, "PyTorch's FlashAttention-2")
     import torch
 
-    _equal_lengths_or_full(sizes, "PyTorch's FlashAttention-2")
     q, k, v = (inputs[name] for name in "qkv")
     causal, scale = bool(sizes["causal"]), scalars["scale"]
     attention = torch.ops.aten._scaled_dot_product_flash_attention
@@ -61,6 +67,7 @@ def fa2(inputs, outputs, sizes, scalars):
 
 
 def _equal_lengths_or_full(sizes, what):
+    """Declines causal masks over more keys than queries."""
     if sizes["causal"] and sizes["q_len"] != sizes["kv_len"]:
         raise NotImplementedError(f"{what} aligns the causal mask at the upper left corner")
 

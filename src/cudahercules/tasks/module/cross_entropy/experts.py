@@ -60,41 +60,43 @@ def liger_cross_entropy(inputs, outputs, sizes, scalars):
     rows, vocabulary = sizes["rows"], sizes["vocabulary"]
     divisor = 1.0 / scalars["grad_scale"]
     block = min(MAX_FUSED_SIZE, triton.next_power_of_2(vocabulary))
+    arguments = {
+        "X_ptr": gradient,
+        "X_stride": gradient.stride(0),
+        "Y_ptr": labels,
+        "Y_stride": 1,
+        "weight_ptr": None,
+        "loss_ptr": loss,
+        "z_loss_ptr": None,
+        "loss_stride": 1,
+        "token_accuracy_ptr": None,
+        "token_accuracy_stride": 0,
+        "predicted_tokens_ptr": None,
+        "predicted_tokens_stride": 0,
+        "n_cols": vocabulary,
+        "n_non_ignore": divisor,
+        "sum_non_ignore_weight": divisor,
+        "weight_sum": 0.0,
+        "ignore_index": int(scalars["ignore_index"]),
+        "lse_square_scale": 0.0,
+        "label_smoothing": 0.0,
+        "reduction": "mean",
+        "softcap": None,
+        "RETURN_Z_LOSS": False,
+        "RETURN_TOKEN_ACCURACY": False,
+        "RETURN_PREDICTED_TOKENS": False,
+        "BLOCK_SIZE": block,
+        "HAS_WEIGHT": False,
+        "HAS_SOFTCAPPING": False,
+        "HAS_GRADIENTS": True,
+    }
+    if set(liger_cross_entropy_kernel.arg_names) != set(arguments):
+        raise NotImplementedError("this version of Liger's cross entropy kernel takes other arguments")
 
     def run():
         gradient.copy_(logits)
         loss.zero_()
-        liger_cross_entropy_kernel[(rows,)](
-            X_ptr=gradient,
-            X_stride=gradient.stride(0),
-            Y_ptr=labels,
-            Y_stride=1,
-            weight_ptr=None,
-            loss_ptr=loss,
-            z_loss_ptr=None,
-            loss_stride=1,
-            token_accuracy_ptr=None,
-            token_accuracy_stride=0,
-            predicted_tokens_ptr=None,
-            predicted_tokens_stride=0,
-            n_cols=vocabulary,
-            n_non_ignore=divisor,
-            sum_non_ignore_weight=divisor,
-            weight_sum=0.0,
-            ignore_index=int(scalars["ignore_index"]),
-            lse_square_scale=0.0,
-            label_smoothing=0.0,
-            reduction="mean",
-            softcap=None,
-            RETURN_Z_LOSS=False,
-            RETURN_TOKEN_ACCURACY=False,
-            RETURN_PREDICTED_TOKENS=False,
-            BLOCK_SIZE=block,
-            HAS_WEIGHT=False,
-            HAS_SOFTCAPPING=False,
-            HAS_GRADIENTS=True,
-            num_warps=32,
-        )
+        liger_cross_entropy_kernel[(rows,)](**arguments, num_warps=32)
         loss.mul_(divisor)
 
     run.versions = {"torch": torch.__version__, "triton": triton.__version__}

@@ -59,7 +59,7 @@ def _library():
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise RuntimeError("libcufft is not loaded: install a CUDA build of torch")
+    raise NotImplementedError("libcufft 11 or 12 is not loaded: this torch is no CUDA build of that age")
 
 
 def _call(function, *arguments):
