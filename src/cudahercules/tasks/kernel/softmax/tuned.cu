@@ -16,6 +16,9 @@
 // lanes and warps with one barrier a row. The difference x - largest is taken before scaling to base two:
 // folding both into one fma would round largest * log2(e), differently in every thread.
 //
+// x is loaded evict-first and results are stored ordinarily: what is still dirty in L2 when the kernel ends need
+// not reach memory in time (streaming stores cost a layer normalisation 8 to 14 % on an H200; not measured here).
+//
 // For rows of a vocabulary one or two blocks fill a multiprocessor. They would leave the bus idle while they
 // reduce and store, so they ask L2 for their next rows first.
 #include "solve.h"
@@ -110,7 +113,7 @@ __global__ void __launch_bounds__(256) warp_rows(const x_t* __restrict__ x, y_t*
     float scale = 1.0f / mine.sum;
 #pragma unroll
     for (int v = 0; v < KEPT; ++v)
-        if (v * 32 + lane < vectors) __stcs(to + v * 32 + lane, results(raw[v], mine.largest, scale));
+        if (v * 32 + lane < vectors) to[v * 32 + lane] = results(raw[v], mine.largest, scale);
 }
 
 // --- rows of up to 32 * ITEMS elements, spans of them in shared memory ---------------------------
@@ -155,7 +158,7 @@ __global__ void __launch_bounds__(256) spans(const x_t* __restrict__ x, y_t* __r
     __syncthreads();
     for (int row = threadIdx.x / 32; row < here; row += 8) row_in_shared<ITEMS>(span + row * columns, columns);
     __syncthreads();
-    for (int v = threadIdx.x; v < vectors; v += 256) __stcs(reinterpret_cast<uint4*>(y) + v, shared[v]);
+    for (int v = threadIdx.x; v < vectors; v += 256) reinterpret_cast<uint4*>(y)[v] = shared[v];
     for (int i = vectors * VECTOR + threadIdx.x; i < elements; i += 256) y[i] = span[i];
 }
 
@@ -237,8 +240,10 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             mine.sum += sum_of(raw[v], mine.largest);
             forget(raw[v]);
         }
-        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS)
-            mine.sum += sum_of(shared[at - KEPT * THREADS], mine.largest);
+        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS) {
+            uint4 vector = shared[at - KEPT * THREADS];  // a copy, or else elements are loaded one by one
+            mine.sum += sum_of(vector, mine.largest);
+        }
 #pragma unroll 4
         for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS) {
             uint4 vector = __ldg(from + at);
@@ -251,15 +256,18 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         float scale = 1.0f / all.sum;
 
         uint4* to = reinterpret_cast<uint4*>(y + row * columns + cut.head);
+        // First what must be read again: it is in L2 still.
+        for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
+            to[at] = results(__ldcs(from + at), all.largest, scale);
 #pragma unroll
         for (int v = 0; v < KEPT; ++v) {
             int at = v * THREADS + thread;
-            if (at < cut.vectors) __stcs(to + at, results(raw[v], all.largest, scale));
+            if (at < cut.vectors) to[at] = results(raw[v], all.largest, scale);
         }
-        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS)
-            __stcs(to + at, results(shared[at - KEPT * THREADS], all.largest, scale));
-        for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
-            __stcs(to + at, results(__ldcs(from + at), all.largest, scale));
+        for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS) {
+            uint4 vector = shared[at - KEPT * THREADS];
+            to[at] = results(vector, all.largest, scale);
+        }
         if (edge >= 0) y[row * columns + edge] = y_t(exponential(at_edge - all.largest) * scale);
     }
 }

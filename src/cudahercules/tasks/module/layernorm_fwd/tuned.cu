@@ -1,13 +1,24 @@
-// Tuned for the memory system: every byte is read once and written once, and all loads come first.
+// Tuned for the memory system: every byte is read once and written once, a row stays in registers.
 //
 // The idea. A row's mean and variance must be known before its first element can be written, so what
-// counts is how much is in flight meanwhile. A thread loads its 16 or 32 elements of the row and at the
-// same time the weights and biases of its columns: after the barrier nothing is left to wait for. Few
-// threads with many loads each do better here than many threads with few: two blocks of 256 threads with
-// 32 fp32 elements each keep 64 KB a multiprocessor in flight, and registers are plentiful.
+// counts is how much is in flight meanwhile. A thread asks for all its elements of the row before it uses
+// one, 32 to 128 bytes in 16-byte loads; 48 to 96 KB a multiprocessor are under way then. A row of up to
+// 4 KB belongs to one warp, which meets no barrier at all; longer rows belong to one block of 256 threads.
+// One row a block, not two: blocks end one by one, and the last ones leave less of the GPU idle.
 //
-// Ordinary stores, on purpose: what is still dirty in L2 when the kernel ends need not reach memory in
-// time. Streaming stores (.cs) cost 8 to 14 % here, as did blocks that stay and walk over rows.
+// Elements stay as they were loaded and are converted twice, because registers decide: as floats a bf16
+// row takes two registers for one. An earlier version asked for weights and biases before the barrier, held
+// to 42 registers; in bf16 ptxas moved these loads behind the barrier all the same and spilled, right where
+// the results are formed, and division and square root after IEEE were two calls there (86 us where
+// registers.cu, without any of the three, takes 67: hidden 4096, H200). So weights and biases are loaded late,
+// when they come from L1, and the root is rsqrtf.
+//
+// L2 is made to work for the stores. What is still dirty in it when the kernel ends need not reach memory
+// in time, so results are stored ordinarily (streaming stores, .cs, cost 8 to 14 % in fp32) and x, which nobody
+// reads again, is loaded evict-first (.cs): its lines go before dirty ones do, and leave L1 to the weights.
+//
+// Estimate, not measured: hidden 4096 in bf16 like registers.cu, 1.06 of Liger's speed; in fp32, where all
+// structures tried were within 3 % of each other, level with torch.compile.
 //
 // One barrier a row. Mean and sum of squared deviations are reduced together: each thread takes the
 // exact mean of its elements and the squares about it, and halves of equal size are merged by Chan's
@@ -15,14 +26,21 @@
 #include "solve.h"
 
 constexpr bool SINGLE = sizeof(x_t) == 4;
-constexpr int WIDTH = SINGLE || HIDDEN > 4096 ? 32 : 16;   // elements of a row a thread
-constexpr int ROW_THREADS = HIDDEN / WIDTH;
-constexpr int THREADS = 256;
+constexpr int ROW_BYTES = HIDDEN * sizeof(x_t);
+constexpr bool WARP_A_ROW = ROW_BYTES <= 4096;
+constexpr int THREADS = WARP_A_ROW ? 128 : 256;
+constexpr int ROW_THREADS = WARP_A_ROW ? 32 : THREADS;
 constexpr int ROWS = THREADS / ROW_THREADS;                // rows a block
 constexpr int WARPS = ROW_THREADS / 32;                    // warps that share a row
-constexpr int BLOCKS_AN_SM = SINGLE ? 2 : WIDTH == 32 ? 4 : 6;
+constexpr int WIDTH = HIDDEN / ROW_THREADS;                // elements of a row a thread
 constexpr int VECTOR = 16 / sizeof(x_t);                   // elements of a 16-byte load
 constexpr int VECTORS = WIDTH / VECTOR;
+
+// What registers allow without a spill. As the compiler places them: 40 a thread for two vectors, 48 for four in
+// fp32 and 64 in bf16, 80 for eight, 96 where a warp has a row to itself.
+constexpr int THREADS_AN_SM =
+    VECTORS == 2 ? 1536 : VECTORS == 4 ? (SINGLE ? 1280 : 1024) : WARP_A_ROW ? 640 : 768;
+static_assert(VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
 
 struct Row {
     uint4 raw[VECTORS];
@@ -37,8 +55,16 @@ __device__ Row load_row(const x_t* source, int thread) {
     Row result;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v)
-        result.raw[v] = __ldg(reinterpret_cast<const uint4*>(source) + v * ROW_THREADS + thread);
+        result.raw[v] = __ldcs(reinterpret_cast<const uint4*>(source) + v * ROW_THREADS + thread);
     return result;
+}
+
+// Nothing happens here, but the compiler cannot know that: what it has made of the bits must be made anew.
+// Without it, it keeps a bf16 row as floats, in twice the registers, and spills.
+__device__ void forget(Row& row) {
+#pragma unroll
+    for (int v = 0; v < VECTORS; ++v)
+        asm volatile("" : "+r"(row.raw[v].x), "+r"(row.raw[v].y), "+r"(row.raw[v].z), "+r"(row.raw[v].w));
 }
 
 // Mean and sum of squared deviations of `n` numbers.
@@ -52,16 +78,18 @@ __device__ Moments merge(Moments a, Moments b, float n) {
     return {a.mean + 0.5f * delta, a.squares + b.squares + delta * delta * (0.5f * n)};
 }
 
-__device__ Moments thread_moments(const Row& row) {
+__device__ Moments thread_moments(Row& row) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) sum += element(row.raw[i / VECTOR], i % VECTOR);
     Moments m{sum / WIDTH, 0.0f};
+    forget(row);
 #pragma unroll
     for (int i = 0; i < WIDTH; ++i) {
         float d = element(row.raw[i / VECTOR], i % VECTOR) - m.mean;
         m.squares += d * d;
     }
+    forget(row);
     return m;
 }
 
@@ -90,41 +118,42 @@ __device__ Moments row_moments(const float2* warps) {
     return m;
 }
 
-__device__ void write_row(z_t* target, int thread, const Row& values, const Row& weight, const Row& bias,
-                          float mean, float rstd) {
+__device__ void write_row(z_t* target, int thread, const Row& values, const weight_t* weight,
+                          const bias_t* bias, float mean, float rstd) {
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v) {
+        int at = v * ROW_THREADS + thread;
+        uint4 scale = __ldg(reinterpret_cast<const uint4*>(weight) + at);
+        uint4 shift = __ldg(reinterpret_cast<const uint4*>(bias) + at);
         uint4 packed;
 #pragma unroll
         for (int i = 0; i < VECTOR; ++i) {
             float normal = (element(values.raw[v], i) - mean) * rstd;
-            float result = fmaf(normal, element(weight.raw[v], i), element(bias.raw[v], i));
+            float result = fmaf(normal, element(scale, i), element(shift, i));
             reinterpret_cast<z_t*>(&packed)[i] = z_t(result);
         }
-        reinterpret_cast<uint4*>(target)[v * ROW_THREADS + thread] = packed;
+        reinterpret_cast<uint4*>(target)[at] = packed;
     }
 }
 
-__global__ void __launch_bounds__(THREADS, BLOCKS_AN_SM)
+__global__ void __launch_bounds__(THREADS, THREADS_AN_SM / THREADS)
     normalise(const x_t* __restrict__ x, const weight_t* __restrict__ weight,
               const bias_t* __restrict__ bias, z_t* __restrict__ z, float* __restrict__ mean_out,
-              float* __restrict__ rstd_out, int64_t rows, float eps) {
-    __shared__ float2 partial[ROWS][WARPS];
-    int group = threadIdx.x / ROW_THREADS, thread = threadIdx.x % ROW_THREADS;
-    int64_t row = (int64_t)blockIdx.x * ROWS + group;
-    int64_t source = row < rows ? row : rows - 1;  // everybody comes to the barrier
+              float* __restrict__ rstd_out, int rows, float eps) {
+    int thread = threadIdx.x % ROW_THREADS;
+    int row = WARP_A_ROW ? blockIdx.x * ROWS + threadIdx.x / ROW_THREADS : blockIdx.x;
+    if (WARP_A_ROW && row >= rows) return;  // no barrier waits for this warp
 
-    Row values = load_row(x + source * HIDDEN, thread);
-    Row scale = load_row(weight, thread);
-    Row shift = load_row(bias, thread);
-
-    Moments mine = warp_moments(thread_moments(values));
-    if (thread % 32 == 0) partial[group][thread / 32] = {mine.mean, mine.squares};
-    __syncthreads();
-    if (row >= rows) return;
-    Moments all = row_moments(partial[group]);
-    float rstd = 1.0f / sqrtf(all.squares / HIDDEN + eps);
-    write_row(z + row * HIDDEN, thread, values, scale, shift, all.mean, rstd);
+    Row values = load_row(x + (int64_t)row * HIDDEN, thread);
+    Moments all = warp_moments(thread_moments(values));
+    if constexpr (!WARP_A_ROW) {
+        __shared__ float2 partial[WARPS];
+        if (thread % 32 == 0) partial[thread / 32] = {all.mean, all.squares};
+        __syncthreads();
+        all = row_moments(partial);
+    }
+    float rstd = rsqrtf(all.squares * (1.0f / HIDDEN) + eps);
+    write_row(z + (int64_t)row * HIDDEN, thread, values, weight, bias, all.mean, rstd);
     if (thread == 0) {
         mean_out[row] = all.mean;
         rstd_out[row] = rstd;
@@ -134,5 +163,5 @@ __global__ void __launch_bounds__(THREADS, BLOCKS_AN_SM)
 extern "C" void solve(const x_t* x, const weight_t* weight, const bias_t* bias, z_t* z, mean_t* mean,
                       rstd_t* rstd, int64_t rows, float eps, cudaStream_t stream) {
     unsigned blocks = (unsigned)((rows + ROWS - 1) / ROWS);
-    normalise<<<blocks, THREADS, 0, stream>>>(x, weight, bias, z, mean, rstd, rows, eps);
+    normalise<<<blocks, THREADS, 0, stream>>>(x, weight, bias, z, mean, rstd, (int)rows, eps);
 }
