@@ -56,23 +56,36 @@ def entry(kind: str, key: str, make: Callable[[Path], None]) -> tuple[Path, bool
     final = root / key
     if _intact(final):
         return final, True
-    with explain_disk_errors(root):
-        root.mkdir(parents=True, exist_ok=True)
-        with (root / f"{key}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if _intact(final):
-                return final, True
-            shutil.rmtree(final, ignore_errors=True)
-            private = Path(tempfile.mkdtemp(prefix=f"{key[:12]}.", suffix=".part", dir=root))
-            try:
-                make(private)
-                sums = {str(p.relative_to(private)): file_digest(p) for p in _files(private)}
-                (private / MANIFEST).write_text(json.dumps(sums, sort_keys=True))
-                private.chmod(0o755)
-                private.rename(final)
-            finally:
-                shutil.rmtree(private, ignore_errors=True)
+    _make_root(root)
+    with explain_disk_errors(root), (root / f"{key}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if _intact(final):
+            return final, True
+        shutil.rmtree(final, ignore_errors=True)
+        for left in root.glob(f"{key[:12]}.*.part"):  # of a process that was killed: we hold its lock
+            shutil.rmtree(left, ignore_errors=True)
+        private = Path(tempfile.mkdtemp(prefix=f"{key[:12]}.", suffix=".part", dir=root))
+        try:
+            make(private)
+            sums = {str(p.relative_to(private)): file_digest(p) for p in _files(private)}
+            (private / MANIFEST).write_text(json.dumps(sums, sort_keys=True))
+            private.chmod(0o755)
+            private.rename(final)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
     return final, False
+
+
+def _make_root(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            with explain_disk_errors(root):
+                raise
+        raise MachineError(
+            f"cannot make {root} ({error.strerror}): set HERCULES_CACHE to a directory you own"
+        ) from error
 
 
 def _files(directory: Path) -> Iterator[Path]:

@@ -18,17 +18,13 @@ from pathlib import Path
 from typing import Literal
 
 from cudahercules import __version__
-from cudahercules.build import toolchain
+from cudahercules.build import sandbox, toolchain
 from cudahercules.cache import cache_root
 from cudahercules.errors import HerculesError, MachineError
 from cudahercules.task.model import Model
 
 State = Literal["ok", "missing", "broken"]
 
-SANDBOX = "process limits, empty environment"
-"""What recording and compiling run under today; a namespace sandbox is planned."""
-
-INSTALL_GPU_EXTRA = "pip install 'cudahercules[gpu]'"
 MINIMUM_CUDA = (13, 0)
 LOW_DISK = 2 << 30
 
@@ -158,8 +154,13 @@ def _compilers() -> Iterator[Check]:
             detail=str(error).split(". ")[0],
             remedy=toolchain.INSTALL_HOST_COMPILER,
         )
-        detail = "cannot be asked without a host compiler"
-        yield Check(name="CUDA compiler", state="missing", detail=detail, remedy=toolchain.INSTALL_NVCC)
+        nvcc = toolchain.nvcc_at_hand()
+        yield Check(
+            name="CUDA compiler",
+            state="missing",
+            detail=f"{nvcc} cannot be asked without a host compiler" if nvcc else "no nvcc",
+            remedy=toolchain.INSTALL_HOST_COMPILER if nvcc else toolchain.INSTALL_NVCC,
+        )
         return
     try:
         found = toolchain.find_toolchain()
@@ -222,7 +223,7 @@ def _gpu_packages() -> Iterator[Check]:
             state, detail = "broken", f"{version}, older than {needed}"
         else:
             state, detail = "ok", version
-        remedy = "" if state == "ok" else f"{INSTALL_GPU_EXTRA} (brings {package} >= {needed})"
+        remedy = "" if state == "ok" else f"{toolchain.install_extra('gpu')} (brings {package} >= {needed})"
         yield Check.model_validate(
             {"name": package, "state": state, "detail": detail, "remedy": remedy, "needed_for": "gpu"}
         )
@@ -288,21 +289,24 @@ def _cache() -> Check:
 
 
 def _sandbox() -> Check:
-    possible = []
-    if shutil.which("bwrap"):
-        possible.append("bubblewrap is installed")
-    if _user_namespaces():
-        possible.append("user namespaces are allowed")
-    more = ", ".join(possible) if possible else "neither bubblewrap nor user namespaces are available"
-    return Check(name="sandbox", state="ok", detail=f"{SANDBOX} ({more})", needed_for="evidence")
-
-
-def _user_namespaces() -> bool:
-    """Whether this user may create a user namespace: a child of ours tries."""
-    unshare, true = shutil.which("unshare"), shutil.which("true")
-    if unshare is None or true is None:
-        return False
-    return subprocess.run([unshare, "--user", true], capture_output=True, timeout=10).returncode == 0
+    """What candidates' code runs under; a part of it that the kernel does not offer is no reason to stop."""
+    try:
+        reached = sandbox.features()
+    except MachineError as error:
+        return Check(
+            name="sandbox",
+            state="missing",
+            detail=f"cannot be built: {str(error).split('. ')[0]}",
+            remedy=toolchain.INSTALL_HOST_COMPILER,
+        )
+    whole = all(name in reached for name in ("landlock", "capabilities", "seccomp"))
+    return Check(
+        name="sandbox",
+        state="ok" if whole else "broken",
+        detail=sandbox.phrase(reached),
+        remedy="" if whole else "grade only code that you would run yourself, or use Linux 5.13 or newer",
+        needed_for="evidence",
+    )
 
 
 # --- GPU -----------------------------------------------------------------------------------------

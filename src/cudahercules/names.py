@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import lru_cache
 
 
@@ -26,6 +27,11 @@ def demangled(name: str) -> str:
     finally:
         ctypes.CDLL(None).free(ctypes.c_void_p(text))
     return without_parameters(readable)
+
+
+def readable(text: str) -> str:
+    """``text`` with every mangled C++ name in it demangled."""
+    return re.sub(r"\b_Z\w{1,1000}\b", lambda found: demangled(found[0]), text)
 
 
 def without_parameters(signature: str) -> str:

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from cudahercules import doctor
-from cudahercules.build import toolchain
+from cudahercules.build import sandbox, toolchain
 from cudahercules.doctor import Check, Diagnosis, Driver, Gpu, diagnose, parse_nvidia_smi
+from cudahercules.record.recorder import sandbox_level
 
 H200 = Gpu(name="NVIDIA H200", compute_capability=(9, 0), memory=150 << 30, compute_mode="default")
 
@@ -39,7 +40,7 @@ def test_this_machine_can_grade():
     assert diagnosis.ok
     assert check(diagnosis, "CUDA compiler").detail.startswith("nvcc 13.")
     assert "sm_90a" in check(diagnosis, "CUDA compiler").detail
-    assert check(diagnosis, "sandbox").detail.startswith("process limits, empty environment")
+    assert check(diagnosis, "sandbox").detail == sandbox_level()
     assert any(c.name == "experts of kernel/gemm" for c in diagnosis.checks)
     assert Diagnosis.model_validate_json(diagnosis.model_dump_json()) == diagnosis
     assert len(diagnosis.rows()) == len(diagnosis.checks)
@@ -55,6 +56,27 @@ def test_everything_missing_has_a_remedy(bare):
     assert check(diagnosis, "GPU").state == "missing"
     assert diagnosis.architecture == "80"
     assert all(c.remedy for c in diagnosis.checks if c.state != "ok")
+
+
+def test_without_a_host_compiler_an_nvcc_is_not_asked_for_again(bare, tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\n")
+    nvcc.chmod(0o755)
+    found = check(diagnose(), "CUDA compiler")
+    assert (found.state, found.remedy) == ("missing", toolchain.INSTALL_HOST_COMPILER)
+    assert str(nvcc) in found.detail
+
+
+def test_a_kernel_without_landlock_is_said(monkeypatch):
+    monkeypatch.setattr(sandbox, "features", lambda: "namespaces,capabilities,seccomp")
+    found = check(diagnose(), "sandbox")
+    assert found.state == "broken" and "no Landlock" in found.detail and found.remedy
+    assert diagnose().ok
+
+
+def test_an_extra_is_installed_from_where_this_came_from():
+    clone = Path(__file__).parents[2]
+    assert toolchain.install_extra("gpu") == f"pip install -e '{clone}[gpu]'"
 
 
 def test_a_good_gpu(gpu_of, monkeypatch, tmp_path):
@@ -171,7 +193,7 @@ def test_packages(monkeypatch):
         "2.9.1+cu130, older than 2.11",
     )
     assert check(diagnosis, "cuda-bindings").state == "ok"
-    assert check(diagnosis, "nvidia-ml-py").remedy.startswith("pip install 'cudahercules[gpu]'")
+    assert check(diagnosis, "nvidia-ml-py").remedy.startswith("pip install -e '/")
     assert "numpy" in check(diagnosis, "Python packages").remedy
     panel = check(diagnosis, "experts of kernel/gemm")
     assert "torch_mm" in panel.detail.split("importable: ")[1]

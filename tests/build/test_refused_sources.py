@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from building import BOMB, EMPTY, SOLVE, refused
+import pytest
+from building import BOMB, EMPTY, SOLVE, compile_text, refused
 
+from cudahercules.build.artifact import Artifact
 from cudahercules.process import Limits
 from cudahercules.task.model import LibraryPolicy
 
@@ -147,6 +149,25 @@ def test_memory_is_limited(fresh_cache):
     failure = refused(EMPTY, limits=limits)
     assert failure.kind == "error"
     assert "ran out of memory on solution.cu (limit 60 MiB)" in failure.message
+
+
+def test_a_front_end_without_memory_says_so(fresh_cache):
+    failure = refused(BOMB, limits=Limits(wall_s=60, cpu_s=60, memory=512 << 20, file_size=64 << 20))
+    assert failure.kind == "error"
+    assert "cudafe++ ran out of memory on solution.cu (limit 512 MiB): use fewer" in failure.message
+
+
+@pytest.mark.parametrize("code", ["c[0] = *(float*)malloc(4);", "c[0] = *new float;", "free((void*)c);"])
+def test_the_device_heap(fresh_cache, code):
+    failure = refused(f"__global__ void k(float* c) {{ {code} }}\n{EMPTY}")
+    assert failure.kind == "contract"
+    assert "there is no device heap; take scratch memory with cudaMalloc" in failure.message
+
+
+def test_a_function_of_ones_own_called_malloc_is_no_heap(fresh_cache):
+    source = "namespace mine { __device__ __noinline__ float* malloc(float* p) { return p + 1; } }\n"
+    source += "__global__ void k(float* c) { *mine::malloc(c) = 1; }\n"
+    assert isinstance(compile_text(source + EMPTY), Artifact)
 
 
 def test_the_size_of_written_files_is_limited(fresh_cache):

@@ -179,3 +179,12 @@ def test_ctrl_c_leaves_no_compiler_behind(fresh_cache):
         assert time.monotonic() < deadline, f"still there: {alive}"
         time.sleep(0.05)
     assert not leftovers(fresh_cache)
+
+
+def test_what_a_killed_process_left_is_cleaned(fresh_cache):
+    key = cache.digest("left")
+    left = cache.cache_root() / "thing" / key[:2] / f"{key[:12]}.abc.part"
+    left.mkdir(parents=True)
+    (left / "half").write_text("")
+    cache.entry("thing", key, lambda private: None)
+    assert leftovers(fresh_cache) == []

@@ -17,6 +17,20 @@ def test_a_misspelt_task_gets_the_nearest_name(hercules, tmp_path):
     assert ended.err.count("\n") == 1 and TASK in ended.err
 
 
+def test_a_misspelt_family_without_a_target_suggests_the_general_member(hercules, tmp_path):
+    ended = hercules("grade", "kernel/gem/fp32", tmp_path / "x.cu")
+    assert "Did you mean kernel/gemm/fp32@general" in ended.err
+
+
+@pytest.mark.parametrize("command", ["grade", "lint"])
+def test_a_cache_that_cannot_be_made(hercules, tmp_path, monkeypatch, command):
+    monkeypatch.setenv("HERCULES_CACHE", "/proc/nope")
+    (tmp_path / "x.cu").write_text(candidate(PRODUCT, LAUNCH))
+    ended = hercules(command, TASK, *([tmp_path / "x.cu"] if command == "grade" else []))
+    assert ended.code == 3 and ended.out == ""
+    assert "set HERCULES_CACHE" in ended.err and "fault of CUDAHercules" not in ended.err
+
+
 def test_a_missing_file(hercules, tmp_path):
     ended = hercules("grade", TASK, tmp_path / "nowhere.cu")
     assert ended.code == 2 and "nowhere.cu: No such file" in ended.err

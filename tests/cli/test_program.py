@@ -49,6 +49,30 @@ def test_help_and_version(hercules):
     ):
         assert command in ended.out
     assert hercules("version").out.startswith("cudahercules ")
+    assert hercules("--version").out == hercules("version").out
+
+
+@pytest.mark.parametrize("json", [True, False])
+def test_a_reader_that_goes_away_changes_no_exit_code(good, tmp_path, json):
+    """``hercules grade … | true``: the verdict's code; what comes after is not graded."""
+    wrong = tmp_path / "wrong.cu"
+    wrong.write_text(candidate("", LAUNCH))
+    for files, code in (([good], 0), ([good, wrong], 0), ([wrong, good], 1)):
+        options = ["--device", "cpu", "--smoke", *(["--json"] if json else [])]
+        child = program("grade", TASK, *files, *options)
+        child.stdout.close()
+        assert child.wait(timeout=60) == code
+        assert child.stderr.read() == ""
+
+
+@pytest.mark.parametrize("wait_s", [0.08, 0.11, 0.14, 0.17, 0.2, 0.25])
+def test_an_interruption_of_imports_is_quiet(good, wait_s):
+    code = "import os, signal, sys, threading\nfrom cudahercules.cli import main\n"
+    code += f"threading.Timer({wait_s}, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+    code += f"sys.exit(main(['grade', {TASK!r}, {str(good)!r}, '--device', 'cpu', '--limit', '0.1']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("hercules: interrupted")
 
 
 def test_tasks_and_their_filters(hercules):
@@ -205,7 +229,7 @@ def _alive(pids: set[int]) -> set[int]:
     return alive
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_leaves_no_process_behind(tmp_path, number):
     file = tmp_path / "endless.cu"
     file.write_text(candidate("for (volatile int x = 0;; ++x) {}", LAUNCH))
@@ -219,7 +243,7 @@ def test_an_interruption_leaves_no_process_behind(tmp_path, number):
     assert busy and child.poll() is None
     child.send_signal(number)
     out, err = child.communicate(timeout=20)
-    assert child.returncode == (130 if number == signal.SIGINT else 143)
+    assert child.returncode == (130 if number == signal.SIGINT else 128 + number)
     assert out == "" and "Traceback" not in err
     if number == signal.SIGINT:
         assert "interrupted" in err

@@ -7,13 +7,16 @@ import time
 
 import pytest
 
-from cudahercules.build.candidate import from_text
+from cudahercules.build.candidate import from_text, load_candidate
 from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
 from cudahercules.errors import MachineError, UsageError
 from cudahercules.judge import evidence as evidence_module
+from cudahercules.judge import grade as grade_module
 from cudahercules.judge.evidence import Evidence, check_directory, verify, write
+from cudahercules.judge.grade import grade_many, new_case
 from cudahercules.judge.protocol import Case, checked_seed, new_seed, sample_seed
 from cudahercules.judge.verdict import VERDICT, NotTimed, WrongOutput, exit_code
+from cudahercules.record.recorder import sandbox_level
 from cudahercules.task.load import load_task
 
 CANDIDATE = from_text("mine.cu", {"mine.cu": "// nothing\n"})
@@ -158,3 +161,34 @@ def test_a_full_disk_is_the_machines_fault_and_leaves_nothing(case, task, tmp_pa
     with pytest.raises(MachineError, match="no space left"):
         write(Evidence(task, CANDIDATE), case.build_error("no", ()), tmp_path / "e")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_machine_error_of_several_candidates_is_its_verdict(task, monkeypatch, tmp_path):
+    names = ["a", "b", "c"]
+    files = [tmp_path / f"{name}.cu" for name in names]
+    for file in files:
+        file.write_text(f"// {file.name}")
+    failing = {"b.cu"}
+
+    def fake(task, path, *_, **__):
+        if path.name in failing:
+            raise MachineError("no memory")
+        return new_case(task, load_candidate(path), None, None).build_error("wrong", ())
+
+    monkeypatch.setattr(grade_module, "grade", fake)
+    verdicts = list(grade_many(task, files, "cpu"))
+    assert [v.kind for v in verdicts] == ["build_error", "infrastructure_error", "build_error"]
+    assert verdicts[1].message == "no memory" and verdicts[1].candidate == "b.cu"
+    assert verdicts[1].fingerprint.sandbox == sandbox_level()
+    failing.add("c.cu")
+    with pytest.raises(MachineError):
+        list(grade_many(task, files, "cpu"))
+    with pytest.raises(MachineError):
+        list(grade_many(task, files[1:2], "cpu"))
+
+
+def test_mangled_names_are_not_shown(case):
+    refused = case.contract_error("launch of _Z2mmPKfS0_Pfiii: grid x is 0")
+    assert refused.message == "launch of mm: grid x is 0"
+    unknown = UnsupportedInstruction(instruction="brkpt", kernel="_Z2mmPKfS0_Pfiii")
+    assert "`brkpt` in mm:" in case.unsupported((unknown,)).message

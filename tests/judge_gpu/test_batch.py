@@ -138,6 +138,32 @@ def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station,
     assert "CUDA out of memory" in results[1].message
 
 
+def machine_errors(monkeypatch, names):
+    judge = batch.judge_on_gpu
+
+    def fail(case, artifact, evidence, *, at):
+        if case.candidate in names:
+            raise MachineError("no memory")
+        return judge(case, artifact, evidence, at=at)
+
+    monkeypatch.setattr(batch, "judge_on_gpu", fail)
+
+
+def test_one_machine_error_in_judging_is_that_candidates_verdict(task, sources, station, card, monkeypatch):
+    machine_errors(monkeypatch, {"1.cu"})
+    results = dict(judge_many_on_gpu(task, sources[:3], station, compilers=1))
+    assert [results[k].kind for k in range(3)] == ["correct", "infrastructure_error", "correct"]
+
+
+def test_two_in_a_row_are_the_machine(task, sources, station, card, monkeypatch):
+    machine_errors(monkeypatch, {"1.cu", "2.cu"})
+    seen = []
+    with pytest.raises(MachineError, match="no memory"):
+        for number, verdict in judge_many_on_gpu(task, sources[:4], station, compilers=1):
+            seen.append((number, verdict.kind))
+    assert seen == [(0, "correct"), (1, "infrastructure_error")]
+
+
 def test_a_machine_error_ends_the_batch(task, sources, station, card):
     sources[0].write_text("no compiler")
     with pytest.raises(MachineError, match="no compiler"):

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <dlfcn.h>
 #include <sys/mman.h>
+#include <stdexcept>
 #include <cuda_profiler_api.h>
 __device__ float table[64];
 __constant__ float fixed[32];

@@ -114,6 +114,18 @@ def test_a_promised_feature_that_is_refused_is_a_machine_error(attacks, monkeypa
         attacks.record("threads_work")
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"memory": 1 << 20}, "the recorder cannot run|sandbox cannot start|was killed by"),
+        ({"wall_s": 0.001}, "did not begin within 0.001 s"),
+    ],
+)
+def test_before_host_code_begins_it_is_the_machine(attacks, change, sentence):
+    with pytest.raises(MachineError, match=sentence):
+        attacks.record("threads_work", **change)
+
+
 def test_a_program_cannot_claim_that_it_was_not_started():
     """Exit status 125 is the launcher's, but the pipe for its complaints is closed by then."""
     confined = sandbox.confinement(read=(Path("/bin"), Path("/usr")))

@@ -25,12 +25,23 @@ from cudahercules.errors import MachineError
 from cudahercules.process import Limits
 from cudahercules.task.model import ARCHITECTURES, LibraryPolicy, Task
 
-BUILD_VERSION = 2
+BUILD_VERSION = 3
 """Raised whenever the same inputs would give another artifact; it is part of the cache's key."""
 
-LIMITS = Limits(wall_s=120, cpu_s=120, memory=8 << 30, file_size=512 << 20, output=1 << 20)
+LIMITS = Limits(wall_s=120, cpu_s=120, memory=4 << 30, file_size=512 << 20, output=1 << 20)
+"""Runaway templates were measured to use up 8 GiB in 88 s and 4 GiB in 27 s."""
+CUB_LIMITS = Limits(wall_s=120, cpu_s=120, memory=8 << 30, file_size=512 << 20, output=1 << 20)
 CUTLASS_LIMITS = Limits(wall_s=600, cpu_s=600, memory=12 << 30, file_size=512 << 20, output=1 << 20)
 """A CUTLASS attention kernel with its backward pass was measured at 310 s and 10.8 GB."""
+
+_LIMITS_OF = {
+    LibraryPolicy.RUNTIME: LIMITS,
+    LibraryPolicy.CUB: CUB_LIMITS,
+    LibraryPolicy.CUTLASS: CUTLASS_LIMITS,
+}
+
+_DEVICE_HEAP = re.compile(r"^\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(malloc|free)\b", re.MULTILINE)
+"""What the heap hands out keeps its contents between launches, so an answer could be kept there."""
 
 LOW_DISK = 32 << 20
 """Less free space than this beside a failed build: the disk is to blame, not the candidate."""
@@ -60,7 +71,7 @@ def compile_candidate(
     if architecture not in ARCHITECTURES:
         raise ValueError(f"unknown architecture {architecture!r}: expected one of {ARCHITECTURES}")
     start = time.monotonic()
-    chosen = limits or (CUTLASS_LIMITS if policy is LibraryPolicy.CUTLASS else LIMITS)
+    chosen = limits or _LIMITS_OF[policy]
     job = _Job(candidate, header, policy, architecture, toolchain or find_toolchain(), chosen)
     key = job.key()
     try:
@@ -168,6 +179,12 @@ def _device_module(directory: Path, number: int, unit: str, report: str) -> list
         fatbin_hash = elf.fatbin_hash((directory / f"{stem}.fatbin").read_bytes())
     except elf.BadDeviceCode as error:
         raise Refused("error", f"{unit}: {error}") from error
+    if heap := _DEVICE_HEAP.search((directory / f"{stem}.ptx").read_text(errors="replace")):
+        raise Refused(
+            "contract",
+            f"{unit}: device code calls {heap[1]} (new and delete do, too): there is no device heap; take "
+            "scratch memory with cudaMalloc or cudaMallocAsync in solve and pass its address",
+        )
     if not kernels and not symbols:
         return []
     (directory / f"{stem}.ptxas.txt").write_text(report)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from cudahercules.build.toolchain import find_host_compiler
-from cudahercules.cache import digest, entry
+from cudahercules.cache import cache_root, digest, entry
 from cudahercules.errors import MachineError
 from cudahercules.process import Confinement, Limits, run_limited
 
@@ -42,6 +42,11 @@ _PR_SET_DUMPABLE = 4
 
 def program() -> Path:
     """The launcher, built on first use. Raises MachineError without a compiler that can."""
+    return _program(cache_root())
+
+
+@lru_cache(maxsize=4)
+def _program(_root: Path) -> Path:
     compiler, version = find_host_compiler()
     key = digest(SOURCE.read_bytes(), str(compiler), version, *FLAGS)
     directory, _ = entry("confine", key, lambda private: _compile(compiler, private))

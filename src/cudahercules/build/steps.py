@@ -29,7 +29,10 @@ from cudahercules.task.model import LibraryPolicy
 LINK_FLAGS = ("-shared", "-Wl,--build-id=none", "-Wl,-z,noexecstack")
 
 _KEPT_SUFFIXES = (".cubin", ".ptx", ".fatbin", ".o")
-_OUT_OF_MEMORY = re.compile(r"bad_alloc|out of memory|virtual memory exhausted|[Cc]annot allocate memory")
+_OUT_OF_MEMORY = re.compile(
+    r"bad_alloc|out of memory|virtual memory exhausted|[Cc]annot allocate memory"
+    r"|Loop in catastrophic error processing"  # EDG's front end needs memory to say so
+)
 
 
 def compiler_flags(architecture: str) -> tuple[str, ...]:
@@ -172,7 +175,11 @@ class Workshop:
                 f"{self.toolchain.title}: this nvcc does not support this g++; put an older g++ first on PATH"
             )
         if _OUT_OF_MEMORY.search(errors[0].text if errors else text):
-            return Refused("error", f"{tool} ran out of memory on {unit} (limit {_mebibytes(limits.memory)})")
+            return Refused(
+                "error",
+                f"{tool} ran out of memory on {unit} (limit {_mebibytes(limits.memory)}): "
+                "use fewer or smaller template instantiations, or less unrolling",
+            )
         if errors:
             return Refused("error", diagnostics.summary(messages), messages)
         if died == signal.SIGXFSZ:

@@ -28,6 +28,15 @@ INSTALL_HOST_COMPILER = "apt-get install g++"
 INSTALL_DISASSEMBLERS = 'pip install "nvidia-cuda-cuobjdump>=13.2.51" "nvidia-cuda-nvdisasm>=13.2.51"'
 INSTALL_CUTLASS = 'pip install "nvidia-cutlass==4.2.0.0"'
 
+
+def install_extra(extra: str) -> str:
+    """The command that brings an optional part of this installation, be it a clone or a package."""
+    clone = Path(__file__).parents[3]
+    if (clone / "pyproject.toml").is_file() and (clone / "src/cudahercules").is_dir():
+        return f"pip install -e '{clone}[{extra}]'"
+    return f"pip install 'cudahercules[{extra}]'"
+
+
 _PROBE = Limits(wall_s=30, cpu_s=30, output=1 << 18)
 _QUESTION = ("--dryrun", "-E", "-x", "cu", "/dev/null")
 """Makes nvcc print its toolkit's directory and its version without running anything. The toolkit
@@ -133,6 +142,12 @@ def _nvcc_places(path: str, cuda_home: str, cuda_path: str) -> Iterator[tuple[st
         if candidate and candidate not in seen:
             seen.add(candidate)
             yield origin, Path(candidate)
+
+
+def nvcc_at_hand() -> Path | None:
+    """The first nvcc on PATH, in CUDA_HOME or among the wheels, of whatever version; nothing is run."""
+    environment = (os.environ.get(name, "") for name in ("PATH", "CUDA_HOME", "CUDA_PATH"))
+    return next((nvcc for _, nvcc in _nvcc_places(*environment)), None)
 
 
 def _wheel_binaries() -> list[Path]:

@@ -1,51 +1,137 @@
-"""The ``hercules`` program. One module a group of commands; nothing heavy is imported before one runs."""
+"""The ``hercules`` program. Its commands are in :mod:`cudahercules.cli.program`; here is what must stand
+before anything that takes time to import: what signals and a reader that goes away mean."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
-import typer
+INTERRUPTED = 130
 
-from cudahercules.cli import authoring, browse, grading, iterating, machine, proving
-from cudahercules.cli.common import INTERRUPTED
-from cudahercules.process import allow_children, stop_children
 
-app = typer.Typer(
-    name="hercules",
-    help="How close is this CUDA code to what the best human experts ship for the same work?",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 correct, 1 not correct, 2 wrong use, 3 machine or infrastructure.",
-)
-for group in (grading, iterating, browse, authoring, proving, machine):
-    for name, command in group.COMMANDS.items():
-        app.command(name)(command)
+class Standing:
+    """What has happened to this run from outside."""
+
+    interrupted = False
+    reader_gone = False
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. No child process outlives the call."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _terminate)
+    Standing.interrupted = Standing.reader_gone = False
+    with _signals(), _patient_stdout():
+        try:
+            return _run(argv)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 1
+        except KeyboardInterrupt:
+            return _interrupted()
+        except Exception:
+            # A library whose import is interrupted may say so with an error of its own.
+            if Standing.interrupted:
+                return _interrupted()
+            raise
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    from cudahercules.process import allow_children, stop_children
+
     allow_children()
     try:
+        from cudahercules.cli.program import app
+
         app(args=None if argv is None else list(argv), prog_name="hercules")
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    except KeyboardInterrupt:
-        print("hercules: interrupted", file=sys.stderr)
-        return INTERRUPTED
     finally:
         stop_children()
     return 0
 
 
-def _terminate(_number: int, _frame: FrameType | None) -> None:
-    """End in order on SIGTERM, as ``kill`` and batch systems send it: children are killed on the way."""
-    raise SystemExit(128 + signal.SIGTERM)
+def _interrupted() -> int:
+    print("hercules: interrupted", file=sys.stderr)
+    return INTERRUPTED
+
+
+@contextmanager
+def _signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the program in order: children are killed on the way."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    ours = {signal.SIGTERM: _terminate, signal.SIGHUP: _terminate, signal.SIGINT: _interrupt}
+    ignored = {number for number in ours if signal.getsignal(number) is signal.SIG_IGN}  # as nohup does
+    before = {number: signal.signal(number, ours[number]) for number in ours if number not in ignored}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    Standing.interrupted = True
+    if _imports(frame):
+        # Native modules print tracebacks of their own when an exception ends their import.
+        if "cudahercules.process" in sys.modules:
+            sys.modules["cudahercules.process"].stop_children()
+        os.write(2, b"hercules: interrupted\n")
+        os._exit(INTERRUPTED)
+    raise KeyboardInterrupt
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported at ``frame``."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def _patient_stdout() -> Iterator[None]:
+    """While a command runs, a reader that has gone (``| head -1``) is no error: its exit code stays true."""
+    stdout = sys.stdout
+    sys.stdout = _Patient(stdout)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.stdout = stdout
+
+
+class _Patient:
+    """A text stream that goes on into nothing when its reader has gone."""
+
+    def __init__(self, stream: Any):
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._give_up()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        Standing.reader_gone = True
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, self._stream.fileno())
+        os.close(nothing)

@@ -14,9 +14,9 @@ from typing import Any
 
 import typer
 
+from cudahercules.cli import INTERRUPTED, Standing
 from cudahercules.errors import HerculesError
 
-INTERRUPTED = 130
 SLOW_S = 2.0
 """A command that takes longer than this says what it is doing."""
 
@@ -28,26 +28,29 @@ def explained(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            _interrupted()
+        except typer.Exit:
+            raise
         except HerculesError as error:
             fail(str(error), error.exit_code)
-        except KeyboardInterrupt:
-            from cudahercules.process import stop_children
-
-            stop_children()
-            fail("interrupted: nothing was written for what had not ended", INTERRUPTED)
-        except BrokenPipeError:
-            _discard_stdout()
-            raise typer.Exit(1) from None
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 fail(f"no space left on the disk ({error.filename or 'output'}): free some and try again", 3)
             _our_fault(error)
-        except typer.Exit:
-            raise
         except Exception as error:
+            if Standing.interrupted:  # a library may turn an interrupted import into an error of its own
+                _interrupted()
             _our_fault(error)
 
     return run
+
+
+def _interrupted() -> None:
+    from cudahercules.process import stop_children
+
+    stop_children()
+    fail("interrupted: nothing was written for what had not ended", INTERRUPTED)
 
 
 def _our_fault(error: Exception) -> None:
@@ -74,14 +77,6 @@ def emit(text: str) -> None:
     """Write one line to stdout at once: readers of a pipe see verdicts as they come."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
-
-
-def _discard_stdout() -> None:
-    """The reader has gone: keep the interpreter from complaining when it flushes at its end."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):  # stdout is not a file, as under a test runner
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
 
 
 class Progress:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cudahercules.cli import Standing
 from cudahercules.cli.common import Progress, emit, explained, progress
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def grade(
             break
         _show(verdict, json)
         codes.append(exit_code(verdict))
+        if Standing.reader_gone:
+            break
     raise typer.Exit(max(codes))
 
 

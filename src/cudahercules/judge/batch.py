@@ -21,12 +21,13 @@ from pydantic import ValidationError
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
-from cudahercules.errors import HerculesError, UsageError
+from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import judge_on_gpu
-from cudahercules.judge.protocol import Case, new_seed
+from cudahercules.judge.protocol import Case, Failing, new_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import VERDICT, Verdict
+from cudahercules.record.recorder import sandbox_level
 from cudahercules.task.model import Task
 
 AHEAD = 4
@@ -57,8 +58,9 @@ def judge_many_on_gpu(
     ``resume``     file of finished verdicts: those in it are yielded first and not graded again
     ``compilers``  compiling threads, by default one fewer than there are processors
 
-    A candidate that cannot be read raises UsageError before anything runs; a MachineError ends the
-    batch (finished verdicts are in ``resume``).
+    A candidate that cannot be read raises UsageError before anything runs. A MachineError in building, or
+    in judging two candidates in a row, ends the batch (finished verdicts are in ``resume``); of one alone
+    it is that candidate's verdict.
     """
     candidates = [load_candidate(Path(p)) for p in paths]
     done = finished(resume, task, at.gpu.name) if resume is not None else {}
@@ -84,6 +86,7 @@ def _grade(
 ) -> Iterator[tuple[int, Verdict]]:
     at.start_experts(task)
     at.ahead = True
+    failing = Failing()
     ready: queue.Queue[_Built] = queue.Queue()
     room = threading.Semaphore(AHEAD * compilers)
     stop = threading.Event()
@@ -101,7 +104,7 @@ def _grade(
             built = ready.get()
             room.release()
             notify(f"{count + 1} of {len(waiting)}: {built.candidate.name}")
-            yield built.number, _judge(built, at)
+            yield built.number, _judge(built, at, failing)
     finally:
         at.ahead = False
         stop.set()
@@ -120,6 +123,7 @@ def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built
         seed=new_seed(),
         clock=lambda: time.monotonic() - start,
         architecture=architecture,
+        sandbox=sandbox_level(),
         device=at.gpu.name,
         driver=at.gpu.driver,
     )
@@ -132,7 +136,7 @@ def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built
     return _Built(number, case, candidate, result)
 
 
-def _judge(built: _Built, at: Station) -> Verdict:
+def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
     """The verdict; its total counts compiling and judging, not the wait for the card."""
     case, result = built.case, built.result
     if isinstance(result, HerculesError):
@@ -144,13 +148,18 @@ def _judge(built: _Built, at: Station) -> Verdict:
     case.use_artifact(result)
     evidence = Evidence(task=case.task, candidate=built.candidate, artifact=result)
     try:
-        return judge_on_gpu(case, result, evidence, at=at)
+        verdict = judge_on_gpu(case, result, evidence, at=at)
+    except MachineError as error:
+        failing.met(error)
+        return case.infrastructure_error(str(error))
     except HerculesError:
         raise
     except Exception as error:  # a fault of ours, or torch's (out of memory): the others go on
         from cudahercules.judge.grade import fault_of_ours
 
-        return case.infrastructure_error(fault_of_ours(error))
+        verdict = case.infrastructure_error(fault_of_ours(error))
+    failing.passed()
+    return verdict
 
 
 def build_verdict(case: Case, failure: BuildFailure) -> Verdict:

@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
-from cudahercules.build.toolchain import resolve_architecture
+from cudahercules.build.toolchain import install_extra, resolve_architecture
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
 from cudahercules.judge.cpu import LIMIT_S, get_ready, judge_on_cpu
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.protocol import CHECKED_ROLES, CPU_DEVICE, Case, checked_seed, new_seed
+from cudahercules.judge.protocol import CHECKED_ROLES, CPU_DEVICE, Case, Failing, checked_seed, new_seed
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure.profiles import load_profile
+from cudahercules.record.recorder import sandbox_level
 from cudahercules.task.load import load_task
 from cudahercules.task.model import Task, WorkloadRole
 
@@ -106,7 +107,7 @@ def new_case(
         candidate_sha256=candidate.sha256,
         seed=checked_seed(seed) if seed is not None else new_seed(),
         clock=lambda: time.monotonic() - start,
-        sandbox=_sandbox(),
+        sandbox=sandbox_level(),
         notify=notify or (lambda _stage: None),
     )
 
@@ -128,7 +129,8 @@ def grade_many(
     ``evidence`` gives a directory (or None) for each. ``resume`` is a file of verdicts, one a line:
     those in it are yielded without grading again, new ones are added to it. On a GPU, candidates
     are compiled beside the card, and come in the order in which they are ready, unless one of the
-    options for single gradings (evidence, seed, roles, a limit) asks for them one by one. The rest
+    options for single gradings (evidence, seed, roles, a limit) asks for them one by one. A machine
+    error of one candidate is its verdict, and the others go on; of two in a row it is raised. The rest
     is as in :func:`grade`.
     """
     kind = choose_device(device)
@@ -140,13 +142,19 @@ def grade_many(
         yield from _on_the_card(task, paths, resume, notify)
         return
     known = _finished_here(resume, task) if kind == "cpu" else {}
+    failing = Failing()
     for path, directory in zip(paths, directories, strict=True):
         earlier = known.get(load_candidate(path).sha256)
         if earlier is not None:
             yield earlier
             continue
         tell = (lambda stage, name=path.name: notify(f"{name}: {stage}")) if notify else None
-        verdict = grade(task, path, kind, directory, seed, roles=roles, limit_s=limit_s, notify=tell)
+        try:
+            verdict = grade(task, path, kind, directory, seed, roles=roles, limit_s=limit_s, notify=tell)
+            failing.passed()
+        except MachineError as error:
+            failing.met(error, last=len(paths) == 1)
+            verdict = new_case(task, load_candidate(path), seed, None).infrastructure_error(str(error))
         if resume is not None:
             from cudahercules.judge.batch import append
 
@@ -244,7 +252,7 @@ def _why_no_gpu() -> str | None:
     if find_spec("cudahercules.judge.gpu") is None:
         return "this release has no GPU judge"
     if find_spec("cuda") is None or find_spec("cuda.bindings") is None:
-        return "the GPU judge needs cuda-bindings: pip install 'cudahercules[gpu]'"
+        return f"the GPU judge needs cuda-bindings: {install_extra('gpu')}"
     return None
 
 
@@ -252,13 +260,6 @@ def _gpu_module() -> Any:
     from importlib import import_module
 
     return import_module("cudahercules.judge.gpu")
-
-
-def _sandbox() -> str:
-    from cudahercules.record import recorder
-
-    level = getattr(recorder, "sandbox_level", None)
-    return level() if level is not None else "limits"
 
 
 # --- our own faults ------------------------------------------------------------------------------

@@ -14,8 +14,9 @@ from typing import Any
 from cudahercules import __version__
 from cudahercules.build.artifact import Artifact, CompilerMessage
 from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
-from cudahercules.errors import UsageError
+from cudahercules.errors import MachineError, UsageError
 from cudahercules.judge import verdict as v
+from cudahercules.names import demangled, readable
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.task.model import Task, WorkloadRole
 
@@ -118,7 +119,7 @@ class Case:
         return v.BuildError(message=message, diagnostics=diagnostics, **self._facts())
 
     def contract_error(self, message: str, workload: str = "") -> v.ContractError:
-        return v.ContractError(message=message, workload=workload, **self._facts())
+        return v.ContractError(message=readable(message), workload=workload, **self._facts())
 
     def crash(self, workload: str, fault: Fault) -> v.Crash:
         return v.Crash(message=fault.message, workload=workload, fault=fault, **self._facts())
@@ -149,7 +150,7 @@ class Case:
     def unsupported(self, instructions: tuple[UnsupportedInstruction, ...]) -> v.UnsupportedOnCpu:
         first = instructions[0]
         more = f" and {len(instructions) - 1} other instructions" if len(instructions) > 1 else ""
-        place = f" in {first.kernel}" if first.kernel else ""
+        place = f" in {demangled(first.kernel)}" if first.kernel else ""
         return v.UnsupportedOnCpu(
             message=f"the CPU judge does not know `{first.instruction}`{place}{more}: "
             "grade on a GPU (--device gpu); this says nothing about the candidate",
@@ -162,6 +163,23 @@ class Case:
 
     def infrastructure_error(self, message: str) -> v.InfrastructureError:
         return v.InfrastructureError(message=message, **self._facts())
+
+
+class Failing:
+    """Machine errors of a batch: one may be an accident, two in a row are the machine."""
+
+    def __init__(self) -> None:
+        self._before = False
+
+    def passed(self) -> None:
+        """A candidate had no machine error."""
+        self._before = False
+
+    def met(self, error: MachineError, last: bool = False) -> None:
+        """A candidate had one. Raises it if the one before had one, too, or if this is the ``last``."""
+        if self._before or last:
+            raise error
+        self._before = True
 
 
 def kernel_reports(

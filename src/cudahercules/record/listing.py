@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from cudahercules.build.artifact import Artifact
+from cudahercules.names import demangled
 from cudahercules.record.extract import AddressBook
 from cudahercules.record.plan import (
     Copy,
@@ -68,7 +69,7 @@ class _View:
         if found is None:
             return f"{address:#x}"
         kind, index, offset = found
-        name = (self.plan.buffers if kind == "buffer" else self.plan.symbols)[index].name
+        name = demangled((self.plan.buffers if kind == "buffer" else self.plan.symbols)[index].name)
         return f"{name}+{offset}" if offset else name
 
     def operation(self, op: Operation) -> str:
@@ -94,7 +95,7 @@ class _View:
         kernel = self.artifact.kernel(op.module, op.kernel)
         shared = op.dynamic_shared + (kernel.static_shared if kernel else 0)
         parts = [
-            f"kernel  {op.kernel}<<<{_dim(op.grid)}, {_dim(op.block)}>>>",
+            f"kernel  {demangled(op.kernel)}<<<{_dim(op.grid)}, {_dim(op.block)}>>>",
             f"({math.prod(op.grid) * math.prod(op.block):,} threads",
         ]
         facts = [f"{size_text(shared)} shared"] if shared else []
@@ -110,7 +111,7 @@ class _View:
         return text + (f" {', '.join(pointers)}" if pointers else "")
 
     def _target(self, r: Relocation) -> str:
-        name = (self.plan.buffers if r.kind == "buffer" else self.plan.symbols)[r.index].name
+        name = demangled((self.plan.buffers if r.kind == "buffer" else self.plan.symbols)[r.index].name)
         return f"{name}+{r.addend}" if r.addend else name
 
 

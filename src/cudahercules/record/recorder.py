@@ -20,7 +20,7 @@ from cudahercules.build import sandbox
 from cudahercules.build.artifact import Artifact
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.measure.profile import DeviceProfile
-from cudahercules.names import demangled
+from cudahercules.names import readable
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record import layout
 from cudahercules.record.extract import AddressBook
@@ -64,10 +64,9 @@ def record(
     buffers = layout.arena(task, workload)
     symbols = layout.symbols(artifact.modules)
     request = request_text(artifact, task, workload, profile, buffers, symbols)
-    names = {k.name: demangled(k.name) for module in artifact.modules for k in module.kernels}
 
     def failed(kind: Literal["contract", "timeout", "crash"], message: str) -> RecordFailure:
-        return RecordFailure(kind=kind, message=_readable(message, names), seconds=time.monotonic() - start)
+        return RecordFailure(kind=kind, message=readable(message), seconds=time.monotonic() - start)
 
     with _channels() as to:
         done = _run(artifact, limits, request, to)
@@ -157,11 +156,6 @@ def _read(fd: int, limits: Limits) -> bytes:
         parts.append(part)
         at += len(part)
     return b"".join(parts)
-
-
-def _readable(message: str, names: dict[str, str]) -> str:
-    """``message`` with the kernels' names as their author wrote them."""
-    return re.sub(r"\b_Z\w+", lambda found: names.get(found[0], found[0]), message)
 
 
 def _before_host_code(done: Finished, limits: Limits) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from cudahercules.build.toolchain import install_extra
 from cudahercules.errors import MachineError
 
 STICKY = {700, 702, 710, 714, 715, 716, 717, 718, 719, 720, 721}
@@ -40,7 +41,7 @@ def bindings() -> Any:
         from cuda.bindings import driver
     except ImportError as error:
         raise MachineError(
-            "the GPU judge needs cuda-bindings: pip install 'cudahercules[gpu]', or use --device cpu"
+            f"the GPU judge needs cuda-bindings: {install_extra('gpu')}, or use --device cpu"
         ) from error
     return driver
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from cudahercules.build.toolchain import install_extra
 from cudahercules.errors import MachineError
 from cudahercules.replay.arena import Spacer
 from cudahercules.replay.driver import Context, DriverError, api, version_text
@@ -42,7 +43,7 @@ def _torch() -> Any:
     try:
         import torch
     except ImportError as error:
-        raise MachineError("experts need torch: pip install 'cudahercules[gpu]'") from error
+        raise MachineError(f"experts need torch: {install_extra('gpu')}") from error
     return torch
 
 

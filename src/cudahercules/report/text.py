@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from cudahercules.build.artifact import CompilerMessage
     from cudahercules.judge.verdict import Checked, KernelReport, OutputCheck, Timed, Verdict
 
 __all__ = ["brief", "clean", "coloured", "console", "cut", "explanation", "print_verdict", "say", "table"]
@@ -38,7 +39,8 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
     out.print(headline)
     say(out, explanation(verdict))
     if verdict.kind == "build_error":
-        for line in diagnostics(verdict.diagnostics):
+        # The message is made of the first.
+        for line in diagnostics([d for d in verdict.diagnostics if not _is_said(d, verdict.message)]):
             say(out, line)
     if verdict.kind == "crash":
         for thread in verdict.fault.threads:
@@ -54,6 +56,11 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
         out.print(kernels_table(verdict.kernels, is_wide(out)))
     for line in footer(verdict):
         say(out, line, style="dim")
+
+
+def _is_said(diagnostic: CompilerMessage, message: str) -> bool:
+    place = f"{diagnostic.file}:{diagnostic.line}" if diagnostic.line else diagnostic.file
+    return place in message and diagnostic.text in message
 
 
 def diagnostics(messages: Sequence, limit: int = 8) -> list[str]:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cudahercules.build.toolchain import install_extra
 from cudahercules.errors import MachineError, UsageError
 from cudahercules.site.families import family_pages
 
@@ -71,7 +72,7 @@ def build_site(out: Path, docs: Path, notify: Callable[[str], None] = lambda _st
     missing page and for a link that leads nowhere; MachineError where the libraries are missing."""
     missing = [name for name in ("jinja2", "markdown_it", "mdit_py_plugins") if find_spec(name) is None]
     if missing:
-        raise MachineError(f"the site needs {', '.join(missing)}: pip install 'cudahercules[docs]'")
+        raise MachineError(f"the site needs {', '.join(missing)}: {install_extra('docs')}")
     _check(out)
     notify("reading pages")
     pages = _pages(docs)

@@ -118,11 +118,13 @@ class FamilyFile(Model):
         return value
 
 
-_POSIX_TYPES = frozenset(
-    "blkcnt blksize char16 char32 char8 clock clockid dev div double fd float fpos fsid gid id imaxdiv ino int intmax "
-    "intptr key ldiv lldiv loff max_align mode nlink nullptr off pid ptrdiff register rlim sigset size "
-    "socklen ssize stack suseconds time timer u_int uid useconds va_list wchar wctrans wctype wint".split()
+_POSIX_WORDS = (
+    "blkcnt blksize char16 char32 char8 clock clockid dev div double fd float fpos fsid gid id imaxdiv "
+    "ino int intmax intptr key ldiv lldiv loff max_align mode nlink nullptr off pid ptrdiff register "
+    "rlim sigset size socklen ssize stack suseconds time timer u_int uid useconds va_list wchar wctrans "
+    "wctype wint"
 )
+_POSIX_TYPES = frozenset(_POSIX_WORDS.split())
 """Names whose ``<name>_t`` the system's headers define already (POSIX and glibc)."""
 
 

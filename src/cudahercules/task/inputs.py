@@ -70,6 +70,7 @@ from cudahercules.task import philox
 from cudahercules.task.model import (
     Constant,
     Distribution,
+    DType,
     Integer,
     LowRank,
     Normal,

@@ -306,7 +306,12 @@ def _nearest(query: str, tasks: tuple[Task, ...]) -> str:
         return "No families are installed."
     names = {t.id for t in tasks}
     # Short forms are candidates too, so that `gem` finds `kernel/gemm/fp32@general`.
-    forms = {form: t.id for t in tasks for form in _forms(t)}
+    # Of a member's targets, `general` is what a short form means.
+    preferred = sorted(tasks, key=lambda t: t.target is not Target.GENERAL)
+    forms: dict[str, str] = {}
+    for task in preferred:
+        for form in _forms(task):
+            forms.setdefault(form, task.id)
     close = difflib.get_close_matches(query, forms, n=12, cutoff=0.5)
     nearest = list(dict.fromkeys(forms[c] for c in close))[:3]
     if nearest:
