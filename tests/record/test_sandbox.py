@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -144,3 +146,19 @@ def test_a_program_that_is_not_there(tmp_path):
     confined = Confinement(sandbox.program(), sandbox.features(), read=sandbox.LIBRARIES)
     with pytest.raises(MachineError, match="No such file"):
         run_limited([tmp_path / "absent"], LIMITS, confined=confined)
+
+
+def test_without_landlock_and_namespaces_this_process_is_made_undumpable():
+    """An ordinary user's child could else write to its memory through /proc."""
+    code = """
+import ctypes
+from cudahercules.build import sandbox
+from cudahercules.process import Finished
+sandbox.program = lambda: "confine"
+sandbox.run_limited = lambda argv, limits: Finished(0, b"capabilities,seccomp,\\n", b"", 0.0)
+assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 1
+assert sandbox.level() == "no Landlock, no user namespaces, no capabilities, system calls filtered"
+assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
