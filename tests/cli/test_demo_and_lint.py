@@ -68,6 +68,15 @@ def test_demo_fails_if_one_verdict_is_not_as_expected(hercules, family):
     assert ended.code == 1 and "1 of the verdicts is not as expected" in ended.out and "WRONG" in ended.out
 
 
+def test_demo_shows_the_member_that_each_family_declares_first():
+    from cudahercules.judge.bundled import demonstration
+
+    shown = {case.task.family: case.task.id for case in demonstration(())}
+    assert shown["kernel/gemm"] == "kernel/gemm/fp32@general"
+    assert shown["module/layernorm_fwd"] == "module/layernorm_fwd/fp32_1024@general"
+    assert shown["module/attention_fwd"] == "module/attention_fwd/hdim64_fp16_full@general"
+
+
 def test_lint_passes_a_sound_task(hercules, family):
     ended = hercules("lint", family(), "--device", "cpu", "--json")
     report = ended.json

@@ -75,3 +75,8 @@ def test_prompt_leaks_nothing(task):
     family = (task.directory / "family.py").read_text()
     code = [line.strip() for line in family.splitlines() if line.startswith("    ") and "=" in line]
     assert not [line for line in code if line in text]
+
+
+def test_the_prompt_states_the_part_of_a_bound_that_is_relative_to_an_element():
+    assert "plus 0.009 times its own size." in prompt(load_task("kernel/softmax/bf16"))
+    assert "times its own size" not in prompt(load_task("module/fft_c2c_1d/fp32_1024"))

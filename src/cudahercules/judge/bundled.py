@@ -11,7 +11,7 @@ from typing import Literal
 
 from cudahercules.judge.grade import grade
 from cudahercules.judge.verdict import Verdict
-from cudahercules.task.load import all_tasks, load_task
+from cudahercules.task.load import all_tasks, load_family, load_task
 from cudahercules.task.model import Target, Task
 
 LIMIT_S = 10.0
@@ -90,13 +90,15 @@ def _grade_one(case: Bundled, device: str) -> Graded:
 
 
 def demonstration(names: Sequence[str]) -> tuple[Bundled, ...]:
-    """What ``demo`` grades: everything bundled with the tasks that are named, or else with the first
-    member of every family (for the target ``general`` where it has one)."""
+    """What ``demo`` grades: everything bundled with the tasks that are named, or else with the member
+    that every family declares first, its simplest (for the target ``general`` where it has one)."""
     if names:
         tasks = [load_task(name) for name in names]
     else:
-        first: dict[str, Task] = {}
-        for task in sorted(all_tasks(), key=lambda t: t.target is not Target.GENERAL):
-            first.setdefault(task.family, task)
-        tasks = sorted(first.values(), key=lambda t: t.id)
+        tasks = [_simplest(load_family(d)) for d in dict.fromkeys(t.directory for t in all_tasks())]
     return tuple(case for task in tasks for case in bundled(task))
+
+
+def _simplest(family: tuple[Task, ...]) -> Task:
+    first = [t for t in family if t.member == family[0].member]
+    return next((t for t in first if t.target is Target.GENERAL), first[0])

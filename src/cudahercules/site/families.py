@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from cudahercules.measure import panel as panels
 from cudahercules.task.header import solve_header
 from cudahercules.task.load import BUNDLED, load_family
-from cudahercules.task.model import Task, TaskClass
+from cudahercules.task.model import Task, TaskClass, Tolerance
 
 if TYPE_CHECKING:
     from cudahercules.judge.verdict import Correct
@@ -161,14 +161,17 @@ def _bounds(tasks: tuple[Task, ...]) -> str:
     for task in {t.member: t for t in tasks}.values():
         for output, bound in task.tolerance.items():
             numbers = (
-                ["exact", "", ""]
-                if bound.exact
-                else [f"{bound.l2:g}", f"{bound.row_l2:g}", f"{bound.element:g}"]
+                ["exact", "", ""] if bound.exact else [f"{bound.l2:g}", f"{bound.row_l2:g}", _element(bound)]
             )
             lower = task.lower_precision.get(output)
             rows.append([f"`{task.member}`", f"`{output}`", *numbers, lower.value if lower else ""])
     columns = ("member", "output", "whole (l2)", "worst row", "worst element", "must reject")
     return _table(columns, rows)
+
+
+def _element(bound: Tolerance) -> str:
+    own = f" + {bound.element_relative:g} of itself" if bound.element_relative else ""
+    return f"{bound.element:g}{own}"
 
 
 def _panel(tasks: tuple[Task, ...]) -> str:

@@ -133,6 +133,5 @@ def _tolerance(tensor: Tensor, bound: Tolerance) -> str:
     text = f"relative L2 error of the whole output at most {bound.l2:g}"
     if len(tensor.shape) > 1:
         text += f", of the worst {row} at most {bound.row_l2:g}"
-    return (
-        f"{text}, and no element off by more than {bound.element:g} times the root mean square of its {row}."
-    )
+    text += f", and no element off by more than {bound.element:g} times the root mean square of its {row}"
+    return text + (f" plus {bound.element_relative:g} times its own size." if bound.element_relative else ".")
