@@ -6,8 +6,8 @@
 // 4 KB belongs to one warp, which meets no barrier at all; longer rows belong to one block of 256 threads.
 // One row a block, not two: blocks end one by one, and the last ones leave less of the GPU idle.
 //
-// Elements stay as they were loaded and are converted twice, because registers decide: as floats a bf16
-// row takes two registers for one. An earlier version asked for weights and biases before the barrier, held
+// Elements stay as they were loaded and are converted whenever they are used, because registers decide: as
+// floats a bf16 row takes two registers for one. An earlier version asked for weights and biases before the barrier, held
 // to 42 registers; in bf16 ptxas moved these loads behind the barrier all the same and spilled, right where
 // the results are formed, and division and square root after IEEE were two calls there (86 us where
 // registers.cu, without any of the three, takes 67: hidden 4096, H200). So weights and biases are loaded late,
