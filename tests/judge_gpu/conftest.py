@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudahercules.build.artifact import Artifact, DeviceModule, KernelInfo
-from cudahercules.judge import gpu as gpu_judge
+from cudahercules.judge import gpu_grading, gpu_speed, instructions
 from cudahercules.judge import station as station_module
 from cudahercules.judge.answers_gpu import KeptAnswer, side_effects
 from cudahercules.judge.checks import check_output
@@ -122,7 +122,7 @@ class PretendStation:
         self.counters = self.world
         self.profile = self.own_profile = None
         self.free = 100 << 30
-        self.opened = []
+        self.opened, self.declines, self.settled = [], {}, 0
 
     def candidate_lanes(self):
         return Lanes([Lane(None), Lane(None)])
@@ -138,8 +138,15 @@ class PretendStation:
     def start_experts(self, task):
         pass
 
+    def await_expert(self, task, expert, workload):
+        if expert in self.declines:
+            raise self.declines[expert]
+
     def settle(self):
-        pass
+        self.settled += 1
+
+    def held_by(self, task, expert):
+        return 0
 
     def free_memory(self):
         return self.free
@@ -168,13 +175,14 @@ def station(task, behaviour, monkeypatch, tmp_path):
         contestant = Playing(made.world, "candidate", behaviour.microseconds, 1.0, faults)
         return contestant.set_up(task, workload, behaviour)
 
-    monkeypatch.setattr(gpu_judge, "start_replay", start)
+    monkeypatch.setattr(gpu_grading, "start_replay", start)
     monkeypatch.setattr(
-        gpu_judge, "record", lambda artifact, task, workload, profile: plan_of(task, workload)
+        gpu_grading, "record", lambda artifact, task, workload, profile: plan_of(task, workload)
     )
-    monkeypatch.setattr(gpu_judge, "locate_fault", lambda *_: None)
-    monkeypatch.setattr(gpu_judge, "_instruction_mixes", lambda _: {"twice": {"global load": 1}})
-    monkeypatch.setattr(station_module, "end", lambda process: None)
+    monkeypatch.setattr(gpu_grading, "locate_fault", lambda *_: None)
+    for module in (gpu_grading, gpu_speed, instructions):
+        monkeypatch.setattr(module, "instruction_mixes", lambda _: {"twice": {"global load": 1}})
+    monkeypatch.setattr(station_module, "end", lambda processes, waiting=True: None)
     return made
 
 

@@ -4,10 +4,12 @@ import pytest
 
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import judge_on_gpu, memory_needed
+from cudahercules.judge.simulated import Simulated
 from cudahercules.judge.verdict import VERDICT
 from cudahercules.measure import panel as panels
 from cudahercules.measure.panel import Standing, TaskPanel
-from cudahercules.task.model import WorkloadRole
+from cudahercules.replay.interface import ContestantLost, ExpertDeclined
+from cudahercules.task.model import Expert, WorkloadRole
 
 
 @pytest.fixture
@@ -88,18 +90,101 @@ def test_a_fault_while_timing_is_a_crash(grade, behaviour):
     assert verdict.fault.message == "simulated fault"
 
 
-def test_an_expert_that_faults_is_our_problem(grade, station, monkeypatch):
+@pytest.fixture
+def faulty(station, monkeypatch):
+    """Makes the named expert fault at its sample number 3 on the named workloads."""
     opened = station.open_expert
 
-    def faulty(*arguments):
-        contestant = opened(*arguments)
-        contestant.faults_at = 3
-        return contestant
+    def make(name, *workloads):
+        def open_it(task, expert, workload):
+            contestant = opened(task, expert, workload)
+            if expert == name and workload.name in workloads:
+                contestant.faults_at = 3
+            return contestant
 
-    monkeypatch.setattr(station, "open_expert", faulty)
+        monkeypatch.setattr(station, "open_expert", open_it)
+
+    return make
+
+
+@pytest.fixture
+def two_experts(case):
+    """The task with a second expert, who comes after ``library``."""
+    second = Expert(name="second", title="another", packages=("numpy",))
+    case.task = case.task.model_copy(update={"experts": (*case.task.experts, second)})
+    return case.task
+
+
+def test_an_only_expert_that_faults_leaves_a_right_candidate_without_speed(grade, faulty):
+    faulty("library", "us_55", "us_300")
     verdict = grade()
-    assert verdict.kind == "infrastructure_error"
-    assert "the expert library failed on us_55" in verdict.message
+    assert verdict.kind == "correct" and verdict.timing.kind == "not_timed"
+    assert "us_55: library failed (simulated fault)" in verdict.timing.reason
+    assert {c.workload for c in verdict.checks} == {"smoke", "four", "us_55", "us_300"}
+
+
+def test_an_expert_that_faults_on_one_workload_leaves_the_others_timed(grade, faulty):
+    faulty("library", "us_55")
+    verdict = grade()
+    assert (verdict.kind, verdict.timing.outcome) == ("correct", "unresolved")
+    assert [(w.workload, w.outcome) for w in verdict.timing.workloads] == [("us_300", "on_par")]
+    assert verdict.timing.untimed == {"us_55": "library failed (simulated fault)"}
+    assert "us_55 was not timed" in verdict.timing.panel_note
+    assert {c.workload for c in verdict.checks} == {"smoke", "four", "us_55", "us_300"}
+
+
+def test_the_next_of_the_panel_plays_where_the_first_faults(grade, faulty, two_experts):
+    faulty("library", "us_55")
+    timing = grade().timing
+    assert [(w.workload, w.expert) for w in timing.workloads] == [("us_55", "second"), ("us_300", "library")]
+    assert timing.workloads[0].flags[0] == "library failed (simulated fault): the next of the panel plays"
+    assert timing.outcome == "on_par" and timing.untimed == {}
+
+
+def test_the_next_of_the_panel_plays_where_the_first_declines(grade, station, two_experts):
+    station.declines["library"] = ExpertDeclined("no such mask")
+    timing = grade().timing
+    assert {w.expert for w in timing.workloads} == {"second"} and ("library", "us_55") not in station.opened
+    assert all("library declined (no such mask)" in w.flags[0] for w in timing.workloads)
+
+
+def test_all_decline(grade, station, two_experts):
+    station.declines.update(library=ExpertDeclined("no such mask"), second=ContestantLost("no memory"))
+    verdict = grade()
+    assert verdict.kind == "correct" and not station.opened
+    assert "library declined (no such mask); second failed (no memory)" in verdict.timing.reason
+
+
+def test_no_inputs_come_twice_when_another_opponent_plays(grade, faulty, two_experts, monkeypatch):
+    seen = []
+    batch = Simulated.batch
+
+    def counted(self, requests):
+        seen.extend((self.side, id(self), r.seed) for r in requests)
+        return batch(self, requests)
+
+    monkeypatch.setattr(Simulated, "batch", counted)
+    faulty("library", "us_55", "us_300")
+    grade()
+    seeds = [seed for side, _, seed in seen if side == "candidate"]
+    assert len(seeds) == len(set(seeds)) > 100
+
+
+def test_where_the_seconds_went_is_said(grade, station, case):
+    verdict = grade()
+    stages = verdict.seconds.stages
+    assert {"record", "correctness", "experts", "settling", "open", "samples", "reference"} <= set(stages)
+    assert 0 < verdict.seconds.gpu_held <= case.watch.timeline.now
+    document = case.watch.timeline.document()
+    assert any(s["stage"] == "record us_55" and s["beside"] for s in document["spans"])
+    own = sum(s["ended"] - s["began"] for s in document["spans"] if not s["beside"] and not s["inside"])
+    assert own == pytest.approx(sum(document["seconds"].values()), abs=0.01)
+    assert station.settled == 1
+
+
+def test_a_wrong_answer_says_how_long_the_gpu_was_held(grade, behaviour):
+    behaviour.wrong = lambda workload, taken: workload == "smoke"
+    assert grade().seconds.gpu_held > 0
 
 
 def test_too_little_memory_is_said_with_numbers(grade, station):
@@ -138,8 +223,6 @@ def test_a_machine_that_is_not_well_gives_invalid_measurement(grade, station):
 
 
 def test_without_an_opponent_bench_is_checked_and_not_timed(case, artifact, task, station):
-    from cudahercules.task.model import Expert
-
     nobody = (Expert(name="library", title="a library", packages=("no-such-package",)),)
     case.task = task.model_copy(update={"experts": nobody})
     verdict = judge_on_gpu(case, artifact, Evidence(task=case.task), at=station)
@@ -161,8 +244,6 @@ def test_an_artifact_for_another_architecture_is_refused(case, artifact, task, s
 
 
 def test_the_opponent_is_the_panels_winner(case, artifact, task, station):
-    from cudahercules.task.model import Expert
-
     second = Expert(name="faster_library", title="another", packages=("numpy",))
     case.task = task.model_copy(update={"experts": (*task.experts, second)})
     standings = tuple(

@@ -3,10 +3,11 @@
 import pytest
 
 from cudahercules.emulator.outcome import Fault
-from cudahercules.judge import gpu as gpu_judge
+from cudahercules.judge import gpu_grading
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import Rival, judge_on_gpu, memory_needed, rivals_memory
 from cudahercules.replay.interface import ContestantFault
+from cudahercules.task.model import WorkloadRole
 
 
 class Theirs:
@@ -28,7 +29,7 @@ def theirs():
 @pytest.fixture
 def duel(case, artifact, task, station, theirs, monkeypatch):
     """Grade the candidate against a rival whose contestants behave as ``theirs`` says."""
-    start = gpu_judge.start_replay
+    start = gpu_grading.start_replay
 
     def started(plan, built, task, workload, device, **options):
         contestant = start(plan, built, task, workload, device, **options)
@@ -37,7 +38,7 @@ def duel(case, artifact, task, station, theirs, monkeypatch):
             contestant.faults_at = theirs.faults_at if workload.role.value == "bench" else None
         return contestant
 
-    monkeypatch.setattr(gpu_judge, "start_replay", started)
+    monkeypatch.setattr(gpu_grading, "start_replay", started)
 
     def run():
         other = case.__class__(**{**case.__dict__, "candidate": "b.cu", "candidate_sha256": "1" * 64})
@@ -94,20 +95,20 @@ def test_a_rival_that_faults_is_blamed_itself(duel, theirs):
 
 
 def test_a_rival_that_cannot_start_is_blamed_itself(duel, monkeypatch):
-    started = gpu_judge.start_replay
+    started = gpu_grading.start_replay
 
     def refuses(plan, built, *arguments, **options):
         if built.key == "b" * 64:
             raise ContestantFault(Fault(what="illegal_address", message="in prepare", kernel="p"))
         return started(plan, built, *arguments, **options)
 
-    monkeypatch.setattr(gpu_judge, "start_replay", refuses)
+    monkeypatch.setattr(gpu_grading, "start_replay", refuses)
     verdict, _ = duel()
     assert (verdict.kind, verdict.candidate, verdict.message) == ("crash", "b.cu", "in prepare")
 
 
 def test_a_rival_needs_more_memory_than_an_expert(duel, task, station, make_plan):
-    bench = task.workloads_of(gpu_judge.WorkloadRole.BENCH)[-1]
+    bench = task.workloads_of(WorkloadRole.BENCH)[-1]
     plan = make_plan(task, bench)
     extra = rivals_memory(task, bench, plan)
     assert extra > 0

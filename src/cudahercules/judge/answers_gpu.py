@@ -19,7 +19,7 @@ from cudahercules.judge.operands import scalars_of
 from cudahercules.judge.verdict import OutputCheck, WrongOutput
 from cudahercules.replay.interface import Contestant, Sample
 from cudahercules.task.load import family_module
-from cudahercules.task.model import DType, Task, Tensor, Workload
+from cudahercules.task.model import DType, Task, Tensor, Workload, WorkloadRole
 
 TEMPORARIES = 4
 """Float64 arrays of an output's size that reference and check hold at once, beside the operands."""
@@ -98,6 +98,15 @@ class DeviceAnswers:
             self._torch.module()  # makes the primary context, which the driver calls below share
             self._code = DeviceCode(self._cubin, Context(self._torch.device))
         return self._code
+
+    def warm_up(self, task: Task) -> None:
+        """One reference and its check at the smoke size, so that PyTorch has loaded what later ones need."""
+        workload = next(w for w in task.workloads if w.role is WorkloadRole.SMOKE)
+        torch = self._torch.module()
+        reference = self.reference(task, workload, 0)
+        outputs = {t.name: reference[t.name].to(torch_dtype(torch, t.dtype)) for t in task.outputs}
+        self.check(task, workload, KeptAnswer(0, outputs, (), ()))
+        torch.cuda.synchronize(self._torch.device)
 
     def copy(self, task: Task, workload: Workload, contestant: Contestant, sample: Sample) -> KeptAnswer:
         """The kept outputs of ``sample``, copied into memory of this process."""

@@ -7,6 +7,7 @@
     plans/             one launch plan a workload
     outputs.json       errors of every output that was checked, the failing one included
     fingerprint.json   task release, harness, compiler, device
+    timeline.json      where the seconds went, stage by stage (GPU judge)
     manifest.json      SHA-256 of every file above
 
 The directory appears complete or not at all. The manifest finds damage and careless edits; it is not a
@@ -32,6 +33,7 @@ from cudahercules.errors import MachineError, UsageError
 if TYPE_CHECKING:
     from cudahercules.build.artifact import Artifact
     from cudahercules.build.candidate import Candidate
+    from cudahercules.judge.timeline import Timeline
     from cudahercules.judge.verdict import Verdict
     from cudahercules.record.plan import LaunchPlan
     from cudahercules.task.model import Task
@@ -49,6 +51,7 @@ class Evidence:
     candidate: Candidate | None = None
     artifact: Artifact | None = None
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
+    timeline: Timeline | None = None
 
 
 def check_directory(directory: Path) -> None:
@@ -99,6 +102,8 @@ def _fill(directory: Path, evidence: Evidence, verdict: Verdict) -> None:
                 target = directory / "device" / name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(evidence.artifact.path(name), target)
+    if evidence.timeline is not None:
+        _text(directory / "timeline.json", json.dumps(evidence.timeline.document(), indent=1))
     for workload, plan in evidence.plans.items():
         _text(directory / "plans" / f"{workload}.json", plan.canonical_json())
 

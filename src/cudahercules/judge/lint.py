@@ -213,7 +213,8 @@ def _standing_row(standing: Standing) -> LintRow:
         outcome: Literal["ok", "failed", "not_run"] = "ok" if error <= 1 / MARGIN else "failed"
         detail += "" if outcome == "ok" else f": the margin must be {MARGIN:g}"
     else:
-        outcome, detail = "not_run" if standing.outcome == "missing" else "failed", standing.why
+        outcome = "not_run" if standing.outcome in ("missing", "declined") else "failed"
+        detail = standing.why
     return LintRow(
         subject=f"{standing.expert} on {standing.workload}",
         sort="expert",

@@ -15,8 +15,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -98,7 +99,8 @@ def pause_ms(sample_us: float) -> float:
 
 
 class Sides(Protocol):
-    """Opens contestants on fresh memory. The one opened before on that side may be closed or its
+    """Opens contestants on fresh memory; ``expert`` is asked right after ``candidate``, so that both can open
+    at the same time. The one opened before on that side may be closed or its
     process reused: it is never used again by the caller."""
 
     def candidate(self) -> Contestant: ...
@@ -117,6 +119,7 @@ class Inspector(Protocol):
 
 
 Kept = list[tuple[Contestant, Sample]]
+Stage = Callable[[str], AbstractContextManager[Any]]
 
 
 class ExpertFailed(Exception):
@@ -182,7 +185,9 @@ class Measurement:
         secret: int,
         monotonic_ns: Callable[[], int],
         check_both: bool = False,
+        stage: Stage = nullcontext,
     ):
+        self.stage = stage
         self.sides, self.inspector, self.counters = sides, inspector, counters
         self.check_both = check_both
         self.seed_of, self.monotonic_ns = seed_of, monotonic_ns
@@ -276,11 +281,12 @@ class Measurement:
 
     def open(self) -> None:
         """A new instance: fresh memory on both sides."""
-        candidate = self.sides.candidate()
-        try:
-            expert = self.sides.expert()
-        except FAILURES as error:
-            raise ExpertFailed(str(error)) from error
+        with self.stage("open"):
+            candidate = self.sides.candidate()
+            try:
+                expert = self.sides.expert()
+            except FAILURES as error:
+                raise ExpertFailed(str(error)) from error
         self._opened = (candidate, expert)
 
     def next_instance(self) -> None:
@@ -404,27 +410,31 @@ class Measurement:
         return sample.microseconds / wall_us
 
     def whole(self) -> Measured:
-        design, solo = self.probe()
+        with self.stage("probe and solo"):
+            design, solo = self.probe()
         candidate: list[np.ndarray] = []
         expert: list[np.ndarray] = []
         for instances, error in zip(design.looks, design.errors, strict=True):
             while len(candidate) < instances:
                 if candidate:
                     self.next_instance()
-                a, b = self.instance(design, len(candidate))
+                with self.stage("samples"):
+                    a, b = self.instance(design, len(candidate))
                 candidate.append(a)
                 expert.append(b)
             self.inspector.judge()
-            samples = st.Samples(np.array(candidate), np.array(expert))
-            expert_us = float(np.median(samples.expert_us))
-            delta = st.margin(expert_us)
-            interval = st.estimate(samples, error, self.bootstrap_seed)
-            outcome = st.decide(interval, delta)
+            with self.stage("rule"):
+                samples = st.Samples(np.array(candidate), np.array(expert))
+                expert_us = float(np.median(samples.expert_us))
+                delta = st.margin(expert_us)
+                interval = st.estimate(samples, error, self.bootstrap_seed)
+                outcome = st.decide(interval, delta)
             if outcome != "unresolved":
                 break
-        self.times(self.expert, SETTLING)
-        after = self.times(self.expert, SOLO_SAMPLES)
-        self.check_solo_band(solo, after, expert_us)
+        with self.stage("probe and solo"):
+            self.times(self.expert, SETTLING)
+            after = self.times(self.expert, SOLO_SAMPLES)
+            self.check_solo_band(solo, after, expert_us)
         return self.result(design, samples, interval, delta, outcome, solo + after)
 
     def result(
@@ -438,11 +448,13 @@ class Measurement:
     ) -> Measured:
         """The secondary figures, and everything together."""
         candidate_us, expert_us = float(np.median(samples.candidate_us)), float(np.median(samples.expert_us))
-        warm = self.warm(design.name == "slow")
-        outside = {
-            "candidate": self.outside_clock(self.candidate, candidate_us),
-            "expert": self.outside_clock(self.expert, expert_us),
-        }
+        with self.stage("warm"):
+            warm = self.warm(design.name == "slow")
+        with self.stage("outside clock"):
+            outside = {
+                "candidate": self.outside_clock(self.candidate, candidate_us),
+                "expert": self.outside_clock(self.expert, expert_us),
+            }
         measured = Measured(
             design=design,
             samples=samples,
@@ -497,6 +509,7 @@ def measure(
     *,
     monotonic_ns: Callable[[], int] = time.monotonic_ns,
     check_both: bool = False,
+    stage: Stage = nullcontext,
 ) -> Measured:
     """Measure one workload.
 
@@ -504,11 +517,15 @@ def measure(
     ``secret``   decides which samples are checked and seeds the bootstrap
     ``check_both``  the opponent's samples are kept and shown to ``inspector`` as well: for an opponent
                     that is a candidate itself
+    ``stage``    opens a named stage of a timeline
 
     Raises InvalidMeasurement (the machine), what ``inspector.judge`` raises (a wrong answer), and
     what the contestants raise. The contestants opened last are left to the caller to close.
     """
-    return Measurement(sides, inspector, counters, seed_of, secret, monotonic_ns, check_both).whole()
+    measurement = Measurement(
+        sides, inspector, counters, seed_of, secret, monotonic_ns, check_both=check_both, stage=stage
+    )
+    return measurement.whole()
 
 
 def task_figure(rows: Sequence[Measured], secret: int) -> st.TaskEstimate:

@@ -16,6 +16,7 @@ from cudahercules.build.artifact import Artifact, CompilerMessage
 from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
 from cudahercules.errors import MachineError, UsageError
 from cudahercules.judge import verdict as v
+from cudahercules.judge.timeline import Timeline
 from cudahercules.names import demangled, readable
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.task.model import Task, WorkloadRole
@@ -48,13 +49,13 @@ def sample_seed(seed: str, workload: str, sample: int = 0) -> int:
 
 @dataclass
 class Stopwatch:
-    """Wall seconds by stage, collected while a verdict comes about."""
+    """Wall seconds by stage, collected while a verdict comes about. ``timeline`` is the GPU judge's."""
 
     build: float = 0.0
     record: float = 0.0
     run: float = 0.0
     check: float = 0.0
-    gpu_held: float = 0.0
+    timeline: Timeline = field(default_factory=Timeline)
 
     def seconds(self, total: float) -> v.Seconds:
         return v.Seconds(
@@ -62,8 +63,9 @@ class Stopwatch:
             record=round(self.record, 4),
             run=round(self.run, 4),
             check=round(self.check, 4),
-            gpu_held=round(self.gpu_held, 4),
+            gpu_held=round(self.timeline.held, 4),
             total=round(total, 4),
+            stages=self.timeline.seconds(),
         )
 
 

@@ -19,7 +19,7 @@ from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import OutputCheck, WrongOutput
 from cudahercules.measure import panel as panels
 from cudahercules.measure.panel import Standing, TaskPanel
-from cudahercules.replay.interface import Contestant, Request
+from cudahercules.replay.interface import Contestant, ExpertDeclined, Request
 from cudahercules.task.model import Task, Workload, WorkloadRole
 
 SAMPLES = 9
@@ -83,6 +83,8 @@ def stand(task: Task, at: Station, expert: str, workload: Workload, seed: str) -
             if isinstance(checks, WrongOutput):
                 return _absent(expert, workload, "wrong", checks.message)
             largest = max(largest, *(largest_share(c) for c in checks))
+    except ExpertDeclined as error:
+        return _absent(expert, workload, "declined", str(error).splitlines()[0][:300])
     except FAILURES as error:
         return _absent(expert, workload, "failed", str(error).splitlines()[0][:300])
     return Standing(
@@ -114,7 +116,7 @@ def _check(
 
 
 def _absent(
-    expert: str, workload: Workload, outcome: Literal["wrong", "missing", "failed"], why: str
+    expert: str, workload: Workload, outcome: Literal["wrong", "missing", "failed", "declined"], why: str
 ) -> Standing:
     return Standing(expert=expert, workload=workload.name, outcome=outcome, why=why)
 

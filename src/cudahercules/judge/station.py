@@ -1,8 +1,9 @@
 """What gradings on one GPU share: its facts, warm processes, PyTorch, the card's counters.
 
-A single grading makes a :class:`Station` before it compiles, so that contexts and PyTorch come up
-meanwhile; a batch keeps one for all its candidates. A candidate never gets a process in which
-another candidate ran: spare ones are started ahead.
+A single grading makes a :class:`Station` before it compiles, so that contexts, PyTorch and opponents come
+up meanwhile; a batch keeps one for all its candidates. A candidate never gets a process in which
+another candidate ran: spare ones are started ahead. Before anything is timed, :meth:`Station.settle` waits
+until nothing of all this still comes up or ends: the GPU is not held until then.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from cudahercules.build.artifact import Artifact
@@ -35,25 +38,47 @@ from cudahercules.replay.interface import (
     AnswersDiffer,
     Contestant,
     ContestantHang,
+    ExpertDeclined,
     start_expert,
     start_replay,
     warm_process,
 )
-from cudahercules.task.model import Task, Workload
+from cudahercules.task.model import Task, Workload, WorkloadRole
 
 LANES = 2
 """Processes of a contestant that is a plan: instances alternate between them."""
+SPARES = 3 * LANES
+"""Processes without a context that wait in a batch: importing takes longer than a short grading."""
 
 
-def end(process: Any) -> None:
-    """End a warm process or a contestant at once: it holds nothing that is still wanted, and asking
-    politely would wait for an import of torch to finish."""
-    if process is None:
-        return
-    forget = getattr(process, "forget", None)
-    if forget is not None:
-        forget()
-    getattr(process, "process", process).kill()
+def end(processes: Sequence[Any], *, waiting: bool = True) -> None:
+    """End warm processes or contestants at once: they hold nothing that is still wanted, and asking
+    politely would wait for an import of torch to finish. All die at the same time (giving the memory of a
+    context back takes a while); without ``waiting`` that happens beside what comes next."""
+    dying = []
+    for process in processes:
+        if process is not None:
+            forget = getattr(process, "forget", None)
+            if forget is not None:
+                forget()
+            dying.append(getattr(process, "process", process))
+            dying[-1].signal_end()
+    if waiting:
+        for process in dying:
+            process.kill()
+    elif dying:
+        _burials.append(threading.Thread(target=end, args=(dying,), name="end", daemon=True))
+        _burials[-1].start()
+
+
+_burials: list[threading.Thread] = []
+"""Threads that wait for processes that were killed."""
+
+
+def await_ends() -> None:
+    """Wait until every process that was ended has given its memory back."""
+    while _burials:
+        _burials.pop().join()
 
 
 class Lane:
@@ -64,17 +89,19 @@ class Lane:
 
     def open(self, start: Callable[[object | None], Contestant]) -> Contestant:
         """``start(process)`` in this lane's process; a process that dies on the way is forgotten."""
-        process, self.process = self.process, None
         try:
-            self.process = contestant = start(process)
-        except AnswersDiffer:
-            self.process = process  # it lives on and takes the plan that is recorded next
+            self.process = contestant = start(self.process)
+        except (AnswersDiffer, ExpertDeclined):
+            raise  # the process lives on and takes what comes next
+        except BaseException:
+            self.process = None
             raise
         return contestant
 
-    def close(self) -> None:
+    def take(self) -> object | None:
+        """The process, which the lane forgets."""
         process, self.process = self.process, None
-        end(process)
+        return process
 
 
 class Lanes:
@@ -89,9 +116,15 @@ class Lanes:
         self._turn += 1
         return lane.open(start)
 
-    def close(self) -> None:
-        for lane in self.lanes:
-            lane.close()
+    @property
+    def device_bytes(self) -> int:
+        """What the contestants in the lanes hold on the device, apart from their contexts."""
+        ready = (getattr(lane.process, "ready", None) for lane in self.lanes)
+        return sum(r.device_bytes for r in ready if r is not None)
+
+    def close(self, *, waiting: bool = True) -> None:
+        """End the processes; without ``waiting``, beside what comes next."""
+        end([lane.take() for lane in self.lanes], waiting=waiting)
 
 
 @dataclass(frozen=True)
@@ -100,6 +133,35 @@ class PlanExpert:
 
     artifact: Artifact
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
+
+
+class Worker:
+    """A thread that does one job after the other. It does not hold up the end of the program."""
+
+    def __init__(self, name: str):
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            self._jobs.get()()
+
+    def submit(self, job: Callable[[], None]) -> Future[None]:
+        """The future of ``job``; cancelled if the future is before its turn."""
+        future: Future[None] = Future()
+
+        def run() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                job()
+            except BaseException as error:  # kept for who waits
+                future.set_exception(error)
+            else:
+                future.set_result(None)
+
+        self._jobs.put(run)
+        return future
 
 
 class Station:
@@ -111,9 +173,14 @@ class Station:
         self._spares: deque[Any] = deque()
         self._experts: dict[tuple[str, str], Lanes] = {}
         self._plan_experts: dict[tuple[str, str], PlanExpert] = {}
+        self._coming: dict[tuple[str, str, str], Future[None]] = {}
+        self._workers: dict[tuple[str, str], Worker] = {}
         self.ahead = False
-        """Whether candidates follow each other: set by a batch."""
-        self._lock = threading.Lock()
+        """Whether candidates follow each other: set by a batch, and by a second candidate."""
+        self._served = 0
+        self._own_profile: DeviceProfile | None = None
+        self._answers: DeviceAnswers | None = None
+        self._lock = threading.RLock()
         self._spare_lock = threading.Lock()
         self.refill()
 
@@ -124,24 +191,37 @@ class Station:
         with self._spare_lock:
             self._refill(count)
 
-    def _refill(self, count: int) -> None:
+    def _refill(self, count: int, begin: bool = True) -> None:
         while len(self._spares) < count:
-            self._spares.append(warm_process("candidate", self.gpu.index))
+            self._spares.append(warm_process("candidate", self.gpu.index, begin=begin))
 
     def candidate_lanes(self) -> Lanes:
-        """Fresh processes for one candidate. In a batch those for the next one start at once."""
+        """Fresh processes for one candidate. Where candidates follow each other, the contexts of those for
+        the next one come up at once, while this one is checked and nothing is timed; others, without a
+        context, import meanwhile."""
         with self._spare_lock:
             self._refill(LANES)
-            lanes = Lanes([Lane(self._spares.popleft()) for _ in range(LANES)])
-            if self.ahead:
-                self._refill(LANES)
-            return lanes
+            mine = [self._spares.popleft() for _ in range(LANES)]
+            for process in mine:
+                process.begin()
+            self._served += 1
+            if self.ahead or self._served > 1:
+                self._refill(SPARES, begin=False)
+                for process in list(self._spares)[:LANES]:
+                    process.begin()
+            return Lanes([Lane(process) for process in mine])
 
     def settle(self) -> None:
-        """Wait until no process of ours is still coming up: a context that is being made disturbs what
-        is timed."""
+        """Wait until no process of ours still comes up or ends, and PyTorch is ready: a context that is made
+        disturbs what is timed."""
+        await_ends()
+        with self._lock:
+            pending = list(self._coming.values())
+        wait(pending)  # what failed there says so where it is wanted
         with self._spare_lock:
             for process in tuple(self._spares):
+                if not process.begun:
+                    continue
                 try:
                     process.await_alive(time.monotonic() + START_S)
                 except (MachineError, ContestantHang):
@@ -176,17 +256,14 @@ class Station:
 
     def plan_expert(self, task: Task, expert: str) -> PlanExpert:
         key = (task.id, expert)
-        with self._lock:
-            if key not in self._plan_experts:
-                candidate = load_candidate(task.directory / f"{expert}.cu")
-                architecture = task.target.architecture or self.gpu.architecture
-                artifact = build(candidate, panels.as_expert(task, expert), architecture)
-                if isinstance(artifact, BuildFailure):
-                    raise MachineError(
-                        f"the expert {expert}.cu of {task.id} does not build: {artifact.message}"
-                    )
-                self._plan_experts[key] = PlanExpert(artifact)
-            return self._plan_experts[key]
+        if key not in self._plan_experts:
+            candidate = load_candidate(task.directory / f"{expert}.cu")
+            architecture = task.target.architecture or self.gpu.architecture
+            artifact = build(candidate, panels.as_expert(task, expert), architecture)
+            if isinstance(artifact, BuildFailure):
+                raise MachineError(f"the expert {expert}.cu of {task.id} does not build: {artifact.message}")
+            self._plan_experts[key] = PlanExpert(artifact)
+        return self._plan_experts[key]
 
     def record_here(self, artifact: Artifact, task: Task, workload: Workload) -> LaunchPlan:
         """A plan of our own code with this GPU's own answers. Raises MachineError if it fails."""
@@ -199,12 +276,49 @@ class Station:
         return panels.usable_experts(task, panels.installed_packages(task.experts))
 
     def start_experts(self, task: Task) -> None:
-        """Bring up the processes of the opponents that ``task`` will need."""
+        """Bring up the opponents that ``task`` will need, and PyTorch for its references, in threads.
+
+        An opponent is opened once on every bench workload that it plays: it is imported, built, compiled and
+        tuned by then, and an instance takes a moment. All of it is kept for the life of the station."""
         panel, usable = panels.load_panel(task, self.gpu.slug), self.usable_experts(task)
-        for workload in task.workloads:
-            name = panels.opponent(task, workload, panel, usable) if workload.role.value == "bench" else None
+        for workload in task.workloads_of(WorkloadRole.BENCH):
+            name = panels.opponent(task, workload, panel, usable)
             if name is not None:
-                self.expert_lanes(task, name)
+                self.bring_up(task, name, workload)
+        self._beside((task.id, "", ""), ("", "answers"), lambda: self.answers.warm_up(task))
+
+    def bring_up(self, task: Task, expert: str, workload: Workload) -> Future[None]:
+        """Open ``expert`` on ``workload`` in a thread, once; those of one process one after the other."""
+
+        def open_it() -> None:
+            self.open_expert(task, expert, workload)
+
+        return self._beside((task.id, expert, workload.name), (task.family, expert), open_it)
+
+    def _beside(
+        self, key: tuple[str, str, str], worker: tuple[str, str], job: Callable[[], None]
+    ) -> Future[None]:
+        """``job`` in the thread of that ``worker``, unless ``key`` was done or begun before."""
+        with self._lock:
+            if key not in self._coming:
+                if worker not in self._workers:
+                    self._workers[worker] = Worker(f"bring up {worker[1]}")
+                self._coming[key] = self._workers[worker].submit(job)
+            return self._coming[key]
+
+    def await_expert(self, task: Task, expert: str, workload: Workload) -> None:
+        """Wait until ``expert`` can play ``workload``. Raises what :meth:`open_expert` raised; a decline is
+        remembered, any other failure is tried again when the next candidate wants the expert."""
+        coming = self.bring_up(task, expert, workload)
+        try:
+            coming.result()
+        except ExpertDeclined:
+            raise
+        except BaseException:
+            with self._lock:
+                if coming.done():
+                    self._coming.pop((task.id, expert, workload.name), None)
+            raise
 
     # --- facts and helpers -----------------------------------------------------------------------
 
@@ -213,20 +327,26 @@ class Station:
         """The shipped profile: what candidates are recorded with first."""
         return load_profile(self.gpu.architecture)
 
-    @cached_property
+    @property
     def own_profile(self) -> DeviceProfile:
         """This GPU's own answers, with what the driver does not tell from the shipped profile."""
         from cudahercules.replay.device import read_profile
 
-        own = read_profile(self.gpu.index)
-        return own.model_copy(update={"gpc_sms": self.profile.gpc_sms})
+        with self._lock:  # several opponents may come up at a time
+            if self._own_profile is None:
+                own = read_profile(self.gpu.index)
+                self._own_profile = own.model_copy(update={"gpc_sms": self.profile.gpc_sms})
+            return self._own_profile
 
-    @cached_property
+    @property
     def answers(self) -> DeviceAnswers:
         from cudahercules.replay.generator import device_code
 
-        cubin: Path = device_code(self.gpu.architecture, find_toolchain().nvcc)
-        return DeviceAnswers(self.torch, cubin)
+        with self._lock:
+            if self._answers is None:
+                cubin: Path = device_code(self.gpu.architecture, find_toolchain().nvcc)
+                self._answers = DeviceAnswers(self.torch, cubin)
+            return self._answers
 
     @cached_property
     def card(self) -> Card | None:
@@ -239,6 +359,11 @@ class Station:
     def counters(self) -> Counters:
         return self.card or NoCounters()
 
+    def held_by(self, task: Task, expert: str) -> int:
+        """Bytes on the card that the expert's last workload holds, and gives back at its next."""
+        lanes = self._experts.get((task.family, expert))
+        return 0 if lanes is None else lanes.device_bytes
+
     def free_memory(self) -> int:
         """Bytes free on the card now: NVML's figure, else nine tenths of all of it."""
         if self.card is not None:
@@ -248,10 +373,12 @@ class Station:
         return self.gpu.memory * 9 // 10
 
     def close(self) -> None:
-        for lanes in self._experts.values():
-            lanes.close()
-        while self._spares:
-            end(self._spares.popleft())
+        for coming in self._coming.values():
+            coming.cancel()
+        lanes = [lane for found in self._experts.values() for lane in found.lanes]
+        end([*self._spares, *(lane.take() for lane in lanes)])
+        await_ends()
+        self._spares.clear()
         self._experts.clear()
 
     def __enter__(self) -> Station:

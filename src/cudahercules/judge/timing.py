@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cudahercules.judge.paired import Measured, task_figure
 from cudahercules.judge.verdict import Timed, TimedWorkload
@@ -12,13 +12,15 @@ from cudahercules.task.load import work
 from cudahercules.task.model import Task, Workload
 
 
-def workload_row(task: Task, workload: Workload, expert: str, m: Measured, gpu_name: str) -> TimedWorkload:
-    """The verdict's row of one bench workload."""
+def workload_row(
+    task: Task, workload: Workload, expert: str, m: Measured, gpu_name: str, notes: Sequence[str] = ()
+) -> TimedWorkload:
+    """The verdict's row of one bench workload; ``notes`` become flags."""
     ceilings = load_ceilings(gpu_name)
     amount, dtype = work(task, workload), arithmetic(task)
     floor = floor_us(amount, ceilings, dtype) if ceilings else 0.0
     best = ceiling_us(amount, ceilings, dtype) if ceilings else 0.0
-    flags = list(m.flags)
+    flags = [*notes, *m.flags]
     fastest = float(m.samples.candidate_us.min())
     if ceilings is None:
         flags.append(f"no ceilings are known for {gpu_name}: no floor, no fraction of the ceiling")
@@ -73,12 +75,14 @@ def task_row(
     measured: Sequence[Measured],
     panel: TaskPanel | None,
     usable: Sequence[str],
+    untimed: Mapping[str, str],
     secret: int,
 ) -> Timed:
-    """The task's figure and what of the panel it was judged against."""
+    """The task's figure and what of the panel it was judged against. The figure is over the workloads that
+    were timed; with others ``untimed`` (why, by their names) it decides nothing."""
     figure = task_figure(measured, secret)
     return Timed(
-        outcome=figure.outcome,
+        outcome="unresolved" if untimed else figure.outcome,
         ratio=figure.estimate.ratio,
         low=figure.estimate.low,
         high=figure.estimate.high,
@@ -87,8 +91,13 @@ def task_row(
         panel=tuple(e.name for e in task.experts if e.name in usable),
         panel_missing=tuple(e.name for e in task.experts if e.name not in usable),
         panel_date=panel.date if panel else "",
-        panel_note=panel_note(task, panel),
+        panel_note="; ".join(filter(None, (panel_note(task, panel), *_without_opponent(untimed)))),
+        untimed=dict(untimed),
     )
+
+
+def _without_opponent(untimed: Mapping[str, str]) -> list[str]:
+    return [f"{workload} was not timed, no opponent is left: {why}" for workload, why in untimed.items()]
 
 
 def panel_note(task: Task, panel: TaskPanel | None) -> str:
@@ -96,5 +105,5 @@ def panel_note(task: Task, panel: TaskPanel | None) -> str:
     if panel is None:
         return "the panel was never ranked on this GPU: the opponent is the first expert that runs here"
     if panel.release != task.release:
-        return "the panel was ranked for another release of this task"
+        return f"the panel was ranked on {panel.date} for another release of this task ({panel.release})"
     return ""

@@ -18,7 +18,8 @@ VERDICT_VERSION: Literal[1] = 1
 
 
 class Seconds(Model):
-    """Wall seconds by stage; ``gpu_held`` is how long the judge kept the GPU."""
+    """Wall seconds by stage; ``gpu_held`` is how long the judge kept the GPU. ``stages`` has the GPU judge's
+    finer stages (see docs/measurement.md), which overlap with the others here."""
 
     build: float = 0.0
     record: float = 0.0
@@ -26,6 +27,7 @@ class Seconds(Model):
     check: float = 0.0
     gpu_held: float = 0.0
     total: float = 0.0
+    stages: dict[str, float] = Field(default_factory=dict)
 
 
 class Fingerprint(Model):
@@ -158,6 +160,8 @@ class Timed(Model):
     panel_note: str = ""
     expert_kernels: dict[str, tuple[KernelReport, ...]] = Field(default_factory=dict)
     """The kernels of those opponents that are plans of ours, by the expert's name."""
+    untimed: dict[str, str] = Field(default_factory=dict)
+    """Bench workloads for which no opponent was left, and why; the outcome is then ``unresolved``."""
 
 
 class _Verdict(Model):

@@ -25,12 +25,13 @@ SHIPPED = Path(__file__).parent / "panels"
 
 class Standing(Model):
     """One expert on one bench workload. ``microseconds`` is the median of cold samples; an expert
-    that did not run, or was wrong, has none and ``why`` says so. ``largest_error`` is the largest
+    that did not run, was wrong, or *declined* (its library does not do this workload) has none and ``why``
+    says so. ``largest_error`` is the largest
     error as a fraction of its bound: the task's tolerance must accept every expert with a margin."""
 
     expert: str
     workload: str
-    outcome: Literal["ranked", "wrong", "missing", "failed"]
+    outcome: Literal["ranked", "wrong", "missing", "failed", "declined"]
     microseconds: float | None = None
     method: str = ""
     largest_error: float | None = None
@@ -119,17 +120,23 @@ def save_panel(panel: TaskPanel, gpu_slug: str, directory: Path | None = None) -
     return path
 
 
-def opponent(task: Task, workload: Workload, panel: TaskPanel | None, usable: Iterable[str]) -> str | None:
-    """Whom to play against: the panel's fastest correct expert among ``usable``; where nothing is
-    ranked, the first usable one in the task's order (best guess first). None if there is none."""
+def contenders(
+    task: Task, workload: Workload, panel: TaskPanel | None, usable: Iterable[str]
+) -> tuple[str, ...]:
+    """Whom to play against, first choice first: the panel's correct experts among ``usable``, fastest
+    first; then those that were never ranked on this workload, in the task's order (best guess first).
+    What was measured and is not ranked (wrong, failed, declined) never plays."""
     here = set(usable)
-    if panel is not None:
-        for standing in panel.ranked(workload.name):
-            if standing.expert in here:
-                return standing.expert
-        refuted = {s.expert for s in panel.standings if s.workload == workload.name}
-        here -= refuted  # measured and not ranked: wrong or failed
-    return next((e.name for e in task.experts if e.name in here), None)
+    known = panel.standings if panel is not None else ()
+    seen = {s.expert for s in known if s.workload == workload.name and s.outcome != "missing"}
+    ranked = [s.expert for s in (panel.ranked(workload.name) if panel is not None else ())]
+    unknown = [e.name for e in task.experts if e.name not in seen]
+    return tuple(name for name in (*ranked, *unknown) if name in here)
+
+
+def opponent(task: Task, workload: Workload, panel: TaskPanel | None, usable: Iterable[str]) -> str | None:
+    """The first of :func:`contenders`; None if there is none."""
+    return next(iter(contenders(task, workload, panel, usable)), None)
 
 
 def usable_experts(task: Task, installed: Iterable[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The main loop of a GPU process, the same for candidate and expert.
 
-``python -m cudahercules.replay.child SIDE DEVICE DESCRIPTOR`` speaks messages over the socket with
-that descriptor until told to end. A thread watches the socket: when the judge is gone, for whatever
+``python -m cudahercules.replay.child SIDE DEVICE DESCRIPTOR [wait]`` speaks messages over the socket with
+that descriptor until told to end. With ``wait`` it imports what it needs and leaves the GPU alone until the
+order to begin comes. A thread watches the socket: when the judge is gone, for whatever
 reason, this process ends at once, even in the middle of a launch.
 """
 
@@ -12,19 +13,22 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from typing import Protocol
 
 from pydantic import ValidationError
 
 from cudahercules.errors import HerculesError, PlanError
-from cudahercules.replay.driver import LOST, Context, DriverError
+from cudahercules.replay.driver import LOST, Context, DriverError, bindings
 from cudahercules.replay.interface import AnswersDiffer, CannotReplay, Ready
 from cudahercules.replay.kept import Keeper
 from cudahercules.replay.messages import (
     ORDER,
     Alive,
+    Begin,
     Channel,
     Closed,
+    Declines,
     Done,
     End,
     ExpertFailed,
@@ -69,6 +73,8 @@ def failure(error: Exception) -> Failed:
             return Failed(why="answers", message=str(error), answers=error.differences)
         case CannotReplay() | PlanError():
             return Failed(why="cannot", message=str(error))
+        case Declines():
+            return Failed(why="declined", message=str(error))
         case ExpertFailed():
             return Failed(why="expert", message=str(error))
         case DriverError() if error.code in LOST:
@@ -93,12 +99,14 @@ def serve(channel: Channel, context: Context, side: Side, keeper: Keeper) -> Non
             _obey(order, channel, side, keeper)
         except (DriverError, HerculesError, CannotReplay, AnswersDiffer, ExpertFailed, MemoryError) as error:
             channel.send(failure(error))
-            if not isinstance(error, AnswersDiffer):
+            if not isinstance(error, (AnswersDiffer, Declines)):
                 return
 
 
-def _obey(order: Load | Run | Hand | Release, channel: Channel, side: Side, keeper: Keeper) -> None:
+def _obey(order: Begin | Load | Run | Hand | Release, channel: Channel, side: Side, keeper: Keeper) -> None:
     match order:
+        case Begin():
+            pass  # to a process that had begun already
         case Load():
             keeper.close()
             ready = side.load(order, channel)
@@ -114,18 +122,25 @@ def _obey(order: Load | Run | Hand | Release, channel: Channel, side: Side, keep
             channel.send(Done())
 
 
-def make_side(name: str, context: Context, keeper: Keeper) -> Side:
+def side_class(name: str) -> Callable[[Context, Keeper], Side]:
     if name == "candidate":
         from cudahercules.replay.process import CandidateSide
 
-        return CandidateSide(context, keeper)
+        return CandidateSide
     if name == "library":
         from cudahercules.replay.library import LibrarySide
 
-        return LibrarySide(context, keeper)
+        return LibrarySide
     from cudahercules.replay.expert import ExpertSide
 
-    return ExpertSide(context, keeper)
+    return ExpertSide
+
+
+def await_begin(channel: Channel) -> None:
+    """Raises Closed if anything but the order to begin comes."""
+    order = ORDER.validate_python(channel.receive()[0])
+    if not isinstance(order, Begin):
+        raise Closed(f"{order.do} before begin")
 
 
 def main(arguments: list[str]) -> int:
@@ -135,9 +150,13 @@ def main(arguments: list[str]) -> int:
     channel = Channel(sock)
     try:
         try:
+            make_side = side_class(name)
+            bindings()
+            if arguments[3:] == ["wait"]:
+                await_begin(channel)
             context = Context(device)
             keeper = Keeper(device)
-            side = make_side(name, context, keeper)
+            side = make_side(context, keeper)
         except (DriverError, HerculesError) as error:
             channel.send(failure(error).model_copy(update={"why": "machine"}))
             return 1

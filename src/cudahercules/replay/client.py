@@ -18,6 +18,7 @@ from typing import IO, Any, Literal
 
 from pydantic import ValidationError
 
+from cudahercules import cache
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.toolchain import find_toolchain, resolve_architecture
 from cudahercules.emulator.outcome import Fault
@@ -33,6 +34,7 @@ from cudahercules.replay.interface import (
     ContestantFault,
     ContestantHang,
     ContestantLost,
+    ExpertDeclined,
     KeptOutputs,
     Ready,
     Request,
@@ -43,6 +45,7 @@ from cudahercules.replay.messages import (
     ANSWER,
     Alive,
     At,
+    Begin,
     Channel,
     Closed,
     Done,
@@ -70,21 +73,29 @@ Name = Literal["candidate", "expert", "library"]
 """Kinds of processes: a plan's, an expert's with torch, an expert's without."""
 
 
-class GpuProcess:
-    """A child process with a context. Not safe for use from several threads at once."""
+def environment_of(side: Name) -> dict[str, str]:
+    """The environment of a child process."""
+    environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
+    source = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in (source, environment.get("PYTHONPATH", "")) if p)
+    environment["PYTHONUNBUFFERED"] = "1"
+    if side == "candidate":  # no kernel may be loaded in the middle of a capture or a sample
+        environment["CUDA_MODULE_LOADING"] = "EAGER"
+    if side == "expert":  # what torch.compile and Triton made and tuned once serves every later process
+        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache.cache_root() / "inductor"))
+        environment.setdefault("TRITON_CACHE_DIR", str(cache.cache_root() / "triton"))
+    return environment
 
-    def __init__(self, side: Name, device: int):
-        self.side, self.device = side, device
+
+class GpuProcess:
+    """A child process with a context. Not safe for use from several threads at once.
+
+    With ``begin=False`` it only imports what it needs, and makes its context after :meth:`begin`."""
+
+    def __init__(self, side: Name, device: int, begin: bool = True):
+        self.side, self.device, self.begun = side, device, begin
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the child)
-        source = str(Path(__file__).parents[2])
-        environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        environment["PYTHONPATH"] = os.pathsep.join(
-            p for p in (source, os.environ.get("PYTHONPATH", "")) if p
-        )
-        environment["PYTHONUNBUFFERED"] = "1"
-        if side == "candidate":  # no kernel may be loaded in the middle of a capture or a sample
-            environment["CUDA_MODULE_LOADING"] = "EAGER"
         try:
             self.child = subprocess.Popen(
                 [
@@ -94,11 +105,12 @@ class GpuProcess:
                     side,
                     str(device),
                     str(theirs.fileno()),
+                    *(() if begin else ("wait",)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=self.log,
                 stderr=self.log,
-                env=environment,
+                env=environment_of(side),
                 pass_fds=(theirs.fileno(),),
                 start_new_session=True,
             )
@@ -111,8 +123,18 @@ class GpuProcess:
         self.alive: Alive | None = None
         self.dead = False
 
+    def begin(self) -> None:
+        """Let the process make its context, if it does not yet; it comes up meanwhile."""
+        if not self.begun and not self.dead:
+            self.begun = True
+            try:
+                self.channel.send(Begin())
+            except Closed:
+                raise self._lost("begin") from None
+
     def await_alive(self, deadline: float) -> Alive:
         """Wait for the context, once."""
+        self.begin()
         if self.alive is None:
             answer = self.answer(deadline, START_S, "make a context")
             if not isinstance(answer, Alive):
@@ -166,6 +188,8 @@ class GpuProcess:
     def _failure(self, failed: Failed, doing: str) -> Exception:
         if failed.why == "answers":
             return AnswersDiffer(failed.answers)
+        if failed.why == "declined":
+            return ExpertDeclined(failed.message)
         self.kill()
         match failed.why:
             case "cannot":
@@ -195,6 +219,11 @@ class GpuProcess:
             self.log.seek(max(0, size - LOG_TAIL))
             return self.log.read().decode(errors="replace").strip()
         return ""
+
+    def signal_end(self) -> None:
+        """Kill the process without waiting until its memory is back; :meth:`kill` must follow."""
+        if not self.dead:
+            kill_group(self.child.pid)
 
     def kill(self) -> None:
         """End the process and everything that it started, now."""
@@ -277,8 +306,8 @@ class RunningContestant:
         self.close()
 
 
-def spawn(side: Name, device: int = 0) -> GpuProcess:
-    return GpuProcess(side, device)
+def spawn(side: Name, device: int = 0, *, begin: bool = True) -> GpuProcess:
+    return GpuProcess(side, device, begin)
 
 
 def _process_of(given: object | None, side: Name, device: int) -> GpuProcess:
@@ -365,6 +394,10 @@ def start_expert(
             expert=expert,
         )
         return _start(child, order, task, workload, (start_s, sample_s))
+    except ExpertDeclined:
+        if process is None:
+            child.close()
+        raise
     except BaseException:
         child.kill()
         raise

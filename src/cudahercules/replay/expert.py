@@ -23,7 +23,7 @@ from cudahercules.replay.driver import Context, DriverError, api, version_text
 from cudahercules.replay.generator import DeviceCode
 from cudahercules.replay.interface import Ready
 from cudahercules.replay.kept import Keeper
-from cudahercules.replay.messages import Channel, ExpertFailed, Load
+from cudahercules.replay.messages import Channel, Declines, ExpertFailed, Load
 from cudahercules.replay.sampler import Operand, Sampler
 from cudahercules.task.model import DType, Task, Tensor, Workload
 
@@ -63,6 +63,7 @@ class ExpertSide:
         self.torch.cuda.set_device(context.device_number)
         self.torch.empty(1, device="cuda")  # torch's own context work happens now
         self._held: list[Any] = []
+        self._code: DeviceCode | None = None
         self._alive: list[Any] = []
 
     def load(self, order: Load, channel: Channel) -> Ready:
@@ -75,8 +76,7 @@ class ExpertSide:
         workload = next(w for w in task.workloads if w.name == order.workload)
         stream = self.torch.cuda.Stream()
         self._held.append(Spacer(self.context.device_number))
-        code = DeviceCode(Path(order.kernels), self.context)
-        self._held.append(code)
+        code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         tensors = {t.name: self._allocate(task, t, workload) for t in task.tensors}
         sampler = self._sampler(task, workload, tensors, code, stream)
         self._held.append(sampler)
@@ -174,6 +174,8 @@ class ExpertSide:
             torch.cuda.synchronize()
         except (DriverError, MachineError):
             raise
+        except NotImplementedError as error:
+            raise Declines(f"{expert}: {error}") from error
         except Exception as error:
             raise ExpertFailed(f"{expert}: {type(error).__name__}: {error}") from error
         if getattr(run, "eager", False):

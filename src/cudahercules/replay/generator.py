@@ -158,13 +158,13 @@ def device_code(architecture: str, nvcc: Path) -> Path:
 
 
 class DeviceCode:
-    """The kernels, loaded in the current context, with the memory that they need.
+    """The kernels, loaded in the current context, with the memory that they need. A process keeps them
+    from one load to the next: what a contestant could find in their memory is overwritten in every sample.
 
-    ``local_bytes`` is the largest local memory a thread that the contestant's kernels use: what is
-    wiped. ``device_bytes`` counts what is held here. Launches go to the given stream.
+    ``device_bytes`` counts what is held here. Launches go to the given stream.
     """
 
-    def __init__(self, cubin: Path, context: Any, local_bytes: int = 0):
+    def __init__(self, cubin: Path, context: Any):
         self.module = api.cuModuleLoadData(cubin.read_bytes())
         self._functions: dict[str, Any] = {}
         self.multiprocessors = context.attribute(16)  # MULTIPROCESSOR_COUNT
@@ -173,8 +173,7 @@ class DeviceCode:
         self.l2_bytes = context.attribute(38)
         # Whole pages of the device: nothing of these allocations is left unwritten for messages.
         self.evict_bytes = -(-2 * self.l2_bytes // PAGE) * PAGE
-        self.local_kernel = next((n for n in LOCAL_BYTES if n >= local_bytes), LOCAL_BYTES[-1])
-        self.local_covered = local_bytes <= LOCAL_BYTES[-1]
+        self.cover(0)
         self._written = int(api.cuMemAlloc(self.evict_bytes))
         self._read = int(api.cuMemAlloc(self.evict_bytes))
         self._counters = int(api.cuMemAlloc(PAGE))
@@ -185,6 +184,11 @@ class DeviceCode:
             api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
             self.shared_bytes,
         )
+
+    def cover(self, local_bytes: int) -> None:
+        """Wipe this much local memory a thread from now on: the most that the contestant's kernels use."""
+        self.local_kernel = next((n for n in LOCAL_BYTES if n >= local_bytes), LOCAL_BYTES[-1])
+        self.local_covered = local_bytes <= LOCAL_BYTES[-1]
 
     def _function(self, name: str) -> Any:
         if name not in self._functions:

@@ -17,7 +17,8 @@ outputs, and close both. :func:`locate_fault` names the launch that a fault came
 
 ``inputs`` and ``outputs`` map tensor names to ``torch.Tensor`` (storage dtype, logical shape and
 strides; fp8 and bf16 as torch's own types; an ``inout`` tensor is in both and is the same object).
-The function is called once a workload and may plan, allocate scratch and tune; ``run`` is then called
+The function is called once a workload and may plan, allocate scratch and tune; NotImplementedError
+says that the library does not do this workload, and the next of the panel plays. ``run`` is then called
 a few times to warm up, captured into a CUDA graph and replayed. Values change under it from sample
 to sample, so it must not keep anything computed from them. ``run`` returns None if it wrote
 ``outputs``, or a dict of the tensors that hold the outputs (a library that allocates its result): no
@@ -192,6 +193,11 @@ class ContestantLost(MachineError):
     the child killed from outside. The message says which and what to do."""
 
 
+class ExpertDeclined(ContestantLost):
+    """The expert's code does not do this workload (it raised NotImplementedError): nobody's fault, and
+    its process goes on. The message is the expert's own."""
+
+
 class CannotReplay(Exception):
     """The plan does not fit the device in a way that recording should have refused (for example a
     launch that the driver rejects). The candidate's fault; the message names operation and error."""
@@ -242,7 +248,7 @@ def start_expert(
 
     ``process`` is an earlier expert contestant of the same task and expert whose process (torch
     loaded, kernels compiled) goes on with another workload. Raises MachineError if a package of the
-    expert is missing, ContestantFault, ContestantHang or ContestantLost."""
+    expert is missing, ExpertDeclined, ContestantFault, ContestantHang or ContestantLost."""
     from cudahercules.replay import client
 
     return client.start_expert(
@@ -250,13 +256,16 @@ def start_expert(
     )
 
 
-def warm_process(side: Literal["candidate", "expert", "library"], device: int = 0) -> object:
+def warm_process(
+    side: Literal["candidate", "expert", "library"], device: int = 0, *, begin: bool = True
+) -> object:
     """Start a process (context made, torch loaded for the expert) without anything to run, for
     ``process=`` later. It ends with this process; ``.close()`` ends it earlier. ``library`` is for
-    experts that run without torch: see :mod:`cudahercules.replay.library`."""
+    experts that run without torch: see :mod:`cudahercules.replay.library`. With ``begin=False`` it only
+    imports what it needs, and leaves the GPU alone until its ``.begin()`` is called or work comes."""
     from cudahercules.replay import client
 
-    return client.spawn(side, device)
+    return client.spawn(side, device, begin=begin)
 
 
 def locate_fault(

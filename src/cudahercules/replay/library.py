@@ -31,7 +31,7 @@ from cudahercules.replay.expert import WARM_UP_RUNS, load_experts
 from cudahercules.replay.generator import DeviceCode
 from cudahercules.replay.interface import Ready
 from cudahercules.replay.kept import Keeper
-from cudahercules.replay.messages import Channel, ExpertFailed, Load
+from cudahercules.replay.messages import Channel, Declines, ExpertFailed, Load
 from cudahercules.replay.sampler import Operand, Sampler
 from cudahercules.task.model import DType, Role, Task, Tensor, Workload
 
@@ -56,6 +56,7 @@ class LibrarySide:
     def __init__(self, context: Context, keeper: Keeper):
         self.context, self.keeper = context, keeper
         self._closing: list[Callable[[], Any]] = []
+        self._code: DeviceCode | None = None
 
     def load(self, order: Load, channel: Channel) -> Ready:
         """Set the expert up on the workload, warm it up and capture it.
@@ -66,8 +67,7 @@ class LibrarySide:
         task = Task.model_validate_json(order.task)
         workload = next(w for w in task.workloads if w.name == order.workload)
         self._closing.append(Spacer(self.context.device_number).close)
-        code = DeviceCode(Path(order.kernels), self.context)
-        self._closing.append(code.close)
+        code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         stream = api.cuStreamCreate(1)  # not held up by the default stream
         self._closing.append(lambda: api.cuStreamDestroy(stream))
         places = {t.name: self._allocate(task, t, workload) for t in task.tensors}
@@ -158,10 +158,12 @@ class LibrarySide:
 
 @contextmanager
 def explained(expert: str) -> Iterator[None]:
-    """Turns what an expert's code raises into ExpertFailed; our own errors pass."""
+    """Turns what an expert's code raises into ExpertFailed or Declines; our own errors pass."""
     try:
         yield
-    except (DriverError, MachineError):
+    except (DriverError, MachineError, ExpertFailed):
         raise
+    except NotImplementedError as error:
+        raise Declines(f"{expert}: {error}") from error
     except Exception as error:
         raise ExpertFailed(f"{expert}: {type(error).__name__}: {error}") from error

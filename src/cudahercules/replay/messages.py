@@ -29,6 +29,12 @@ _HEADER = struct.Struct("<I")
 # --- from judge to child -------------------------------------------------------------------------
 
 
+class Begin(Model):
+    """Make the context: the first order to a process that was started without one."""
+
+    do: Literal["begin"] = "begin"
+
+
 class Load(Model):
     """Take on a plan (candidate) or an expert. Paths are absolute; JSON texts are model dumps.
     ``step`` runs the plan launch by launch, announcing each, instead of building a graph."""
@@ -65,8 +71,8 @@ class End(Model):
     do: Literal["end"] = "end"
 
 
-Order = Annotated[Load | Run | Hand | Release | End, Field(discriminator="do")]
-ORDER: TypeAdapter[Load | Run | Hand | Release | End] = TypeAdapter(Order)
+Order = Annotated[Begin | Load | Run | Hand | Release | End, Field(discriminator="do")]
+ORDER: TypeAdapter[Begin | Load | Run | Hand | Release | End] = TypeAdapter(Order)
 
 
 # --- from child to judge -------------------------------------------------------------------------
@@ -126,10 +132,11 @@ class Done(Model):
 
 class Failed(Model):
     """``why``: ``device`` (a CUresult in ``code``), ``cannot`` (the plan does not fit), ``answers``,
-    ``machine`` (memory, driver, packages), ``expert`` (its Python code raised)."""
+    ``machine`` (memory, driver, packages), ``expert`` (its Python code raised), ``declined`` (it does
+    not do this workload). After ``answers`` and ``declined`` the process takes further orders."""
 
     said: Literal["failed"] = "failed"
-    why: Literal["device", "cannot", "answers", "machine", "expert"]
+    why: Literal["device", "cannot", "answers", "machine", "expert", "declined"]
     message: str
     code: int = 0
     answers: tuple[DeviceAnswer, ...] = ()
@@ -146,6 +153,10 @@ ANSWER: TypeAdapter[Any] = TypeAdapter(Answer)
 
 class ExpertFailed(Exception):
     """In an expert's process: its Python code raised, or returned what cannot be used."""
+
+
+class Declines(ExpertFailed):
+    """In an expert's process: its code says that it does not do this workload."""
 
 
 class Closed(Exception):

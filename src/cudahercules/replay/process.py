@@ -33,6 +33,7 @@ class CandidateSide:
     def __init__(self, context: Context, keeper: Keeper):
         self.context, self.keeper = context, keeper
         self._held: list[Any] = []
+        self._code: DeviceCode | None = None
         api.cuCtxSetLimit(api.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE, DEVICE_HEAP_BYTES)
         self._default_stack = int(api.cuCtxGetLimit(api.CUlimit.CU_LIMIT_STACK_SIZE))
 
@@ -62,7 +63,8 @@ class CandidateSide:
             raise AnswersDiffer(wrong)
         self._hold(Spacer(self.context.device_number))
         arena = self._hold(Arena(plan.buffers, plan.arena_base, self.context.device_number))
-        code = self._hold(DeviceCode(Path(order.kernels), self.context, self._local_bytes(plan, artifact)))
+        code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
+        code.cover(self._local_bytes(plan, artifact))
         issuer = self._hold(Issuer(plan, artifact, arena, modules))
         self.sampler = self._sampler(task, workload, arena, code, issuer, modules)
         if order.step:

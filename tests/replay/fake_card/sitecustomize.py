@@ -45,7 +45,7 @@ def _grade(module):
 
 PATCHES = {
     "cudahercules.judge.answers_gpu": _answers,
-    "cudahercules.judge.gpu": _gpu,
+    "cudahercules.judge.gpu_grading": _gpu,
     "cudahercules.judge.grade": _grade,
 }
 

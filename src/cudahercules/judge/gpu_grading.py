@@ -1,0 +1,293 @@
+"""One candidate on one station: record each workload, replay its plan, check it.
+
+Order: smoke and check workloads first, and the first failure ends the grading; then the bench workloads
+are timed (:mod:`cudahercules.judge.gpu_speed`), with the kept outputs checked after each look.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from cudahercules.build.artifact import Artifact
+from cudahercules.errors import MachineError, PlanError
+from cudahercules.judge.answers_gpu import side_effects
+from cudahercules.judge.checks import check_output
+from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.instructions import instruction_mixes
+from cudahercules.judge.operands import reference_of
+from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
+from cudahercules.judge.station import LANES, Lanes, Station
+from cudahercules.judge.verdict import Checked, OutputCheck, Verdict, WrongOutput
+from cudahercules.record.plan import LaunchPlan
+from cudahercules.record.recorder import RecordFailure, record
+from cudahercules.replay.interface import (
+    AnswersDiffer,
+    CannotReplay,
+    Contestant,
+    ContestantFault,
+    ContestantHang,
+    ContestantLost,
+    locate_fault,
+    start_replay,
+)
+from cudahercules.task.inputs import generate
+from cudahercules.task.load import family_module
+from cudahercules.task.model import Task, Workload, WorkloadRole
+
+ORDER = (WorkloadRole.SMOKE, WorkloadRole.CHECK, WorkloadRole.BENCH)
+RECORDERS = 6
+"""Recordings at a time: each is a process that computes nothing."""
+
+Recording = LaunchPlan | RecordFailure
+Arrays = dict[str, Any]
+
+
+class Ended(Exception):
+    """The grading is over; ``verdict`` says how."""
+
+    def __init__(self, verdict: Verdict):
+        super().__init__(verdict.kind)
+        self.verdict = verdict
+
+
+def record_all(
+    case: Case, artifact: Artifact, workloads: Sequence[Workload], at: Station, pool: Executor
+) -> dict[str, Future[Recording]]:
+    """The recordings of ``workloads`` by name, made in ``pool``; seconds are added to the case's."""
+
+    def one(workload: Workload) -> Recording:
+        start = time.monotonic()
+        try:
+            with case.watch.timeline.beside(f"record {workload.name}"):
+                return record(artifact, case.task, workload, at.profile)
+        finally:
+            case.watch.record += time.monotonic() - start
+
+    return {w.name: pool.submit(one, w) for w in workloads}
+
+
+@dataclass
+class Grading:
+    """``roles`` restricts the workloads, ``limit_s`` bounds one sample, ``against`` names an expert to
+    play against, ``rival`` is another candidate in the expert's place."""
+
+    case: Case
+    artifact: Artifact
+    evidence: Evidence
+    at: Station
+    roles: tuple[WorkloadRole, ...]
+    limit_s: float
+    against: str | None = None
+    rival: Grading | None = None
+    recordings: dict[str, Future[Recording]] = field(default_factory=dict)
+    passed: list[Checked] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lanes: Lanes = self.at.candidate_lanes()
+        self.recorders = ThreadPoolExecutor(max_workers=RECORDERS, thread_name_prefix="record")
+        self.helpers = ThreadPoolExecutor(max_workers=2, thread_name_prefix="judge")
+        self.openers = ThreadPoolExecutor(max_workers=LANES, thread_name_prefix="open")
+
+    @property
+    def task(self) -> Task:
+        return self.case.task
+
+    def close(self) -> None:
+        if self.rival is not None:
+            self.rival.close()
+        self.lanes.close(waiting=False)
+        for pool in (self.recorders, self.helpers, self.openers):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def run(self) -> Verdict:
+        from cudahercules.judge.gpu_speed import time_workloads
+
+        workloads = sorted(self.task.workloads_of(*self.roles), key=lambda w: ORDER.index(w.role))
+        checked = [w for w in workloads if w.role is not WorkloadRole.BENCH]
+        self.start_recording(workloads)
+        references = {w.name: self.helpers.submit(self._reference, w) for w in checked}
+        mixes = self.helpers.submit(instruction_mixes, self.artifact)
+        self._check_all(checked, references)
+        bench = [w for w in workloads if w.role is WorkloadRole.BENCH]
+        for workload in bench:
+            self.recorded(workload)
+        timing = time_workloads(self, bench)
+        reports = kernel_reports(self.artifact, self.evidence.plans.values(), mixes.result())
+        return self.case.correct(self.passed, reports, timing)
+
+    def end(self, verdict: Verdict, cause: BaseException | None = None) -> NoReturn:
+        raise Ended(verdict) from cause
+
+    def reject(self, workload: Workload, wrong: WrongOutput | None) -> None:
+        if wrong is not None:
+            self.end(self.case.incorrect(workload.name, wrong, self.passed))
+
+    def secret(self, purpose: str) -> int:
+        text = f"cudahercules secret\0{self.case.seed}\0{purpose}".encode()
+        return int.from_bytes(hashlib.sha256(text).digest()[:8], "little")
+
+    # --- recording -------------------------------------------------------------------------------
+
+    def start_recording(self, workloads: Sequence[Workload]) -> None:
+        """Record what nobody recorded ahead."""
+        missing = [w for w in workloads if w.name not in self.recordings]
+        self.recordings.update(record_all(self.case, self.artifact, missing, self.at, self.recorders))
+
+    def recorded(self, workload: Workload) -> LaunchPlan:
+        """The plan, put into the evidence; raises Ended with the verdict that its absence means."""
+        self.case.notify(f"recording {workload.name}")
+        try:
+            with self.case.watch.timeline.stage("record"):
+                result = self.recordings[workload.name].result()
+        except PlanError as error:
+            self.end(self.case.contract_error(f"the recorded plan is not valid: {error}", workload.name))
+        if isinstance(result, LaunchPlan):
+            self.evidence.plans[workload.name] = result
+            return result
+        if result.kind == "timeout":
+            seconds = round(result.seconds, 1)
+            self.end(self.case.timeout("record", result.message, seconds, workload.name))
+        if result.kind == "crash":
+            self.end(self.case.host_crash(workload.name, result.message))
+        self.end(self.case.contract_error(result.message, workload.name))
+
+    # --- the candidate on the card ---------------------------------------------------------------
+
+    def open_candidate(self, workload: Workload) -> Contestant:
+        """The plan on fresh memory; recorded again if this GPU answers otherwise than the profile."""
+        plan = self.evidence.plans[workload.name]
+        try:
+            return self._start(plan, workload)
+        except AnswersDiffer:
+            again = record(self.artifact, self.task, workload, self.at.own_profile)
+            if isinstance(again, RecordFailure):
+                self.end(self.case.contract_error(again.message, workload.name))
+            self.evidence.plans[workload.name] = again
+        try:
+            return self._start(again, workload)
+        except AnswersDiffer as error:
+            asked = "; ".join(f"{d.question} is {d.answer}" for d in error.differences[:4])
+            message = f"the recorder cannot answer as this GPU does: {asked}"
+            self.end(self.case.infrastructure_error(message), error)
+
+    def _start(self, plan: LaunchPlan, workload: Workload) -> Contestant:
+        return self.lanes.open(
+            lambda process: start_replay(
+                plan,
+                self.artifact,
+                self.task,
+                workload,
+                self.at.gpu.index,
+                process=process,
+                sample_s=self.limit_s,
+            )
+        )
+
+    def failure(self, workload: Workload, error: Exception, seed: int) -> Verdict:
+        """What an exception of the candidate's contestant means."""
+        match error:
+            case ContestantFault():
+                located = locate_fault(
+                    self.evidence.plans[workload.name],
+                    self.artifact,
+                    self.task,
+                    workload,
+                    seed,
+                    self.at.gpu.index,
+                )
+                return self.case.crash(workload.name, located or error.fault)
+            case ContestantHang():
+                return self.case.timeout("run", str(error), error.limit_s, workload.name)
+            case CannotReplay():
+                return self.case.contract_error(str(error), workload.name)
+            case MachineError():
+                return self.case.infrastructure_error(str(error))
+        raise error
+
+    # --- correctness -----------------------------------------------------------------------------
+
+    def _check_all(self, workloads: Sequence[Workload], references: dict[str, Future[Arrays]]) -> None:
+        """Every workload in order; the next one opens in the other process while this one runs."""
+        timeline = self.case.watch.timeline
+        coming: Future[Contestant] | None = None
+        try:
+            for workload, following in zip(workloads, [*workloads[1:], None], strict=True):
+                if coming is None:
+                    self.recorded(workload)
+                    coming = self.openers.submit(self.open_candidate, workload)
+                opened, coming = coming, None
+                with timeline.hold(), timeline.stage("correctness"):
+                    wait((opened,))
+                    if following is not None and self._recorded_already(following):
+                        coming = self.openers.submit(self.open_candidate, following)
+                    self.passed.append(self._check(workload, opened, references[workload.name]))
+        finally:
+            if coming is not None:
+                wait((coming,))  # a process must not be closed while it is being opened
+
+    def _recorded_already(self, workload: Workload) -> bool:
+        """Whether the plan is there without waiting; it is in the evidence then."""
+        future = self.recordings[workload.name]
+        if not future.done() or future.exception() is not None:
+            return False
+        result = future.result()
+        if isinstance(result, LaunchPlan):
+            self.evidence.plans[workload.name] = result
+        return isinstance(result, LaunchPlan)
+
+    def _check(
+        self, workload: Workload, opened: Future[Contestant], reference_to_come: Future[Arrays]
+    ) -> Checked:
+        self.case.notify(f"running {workload.name}")
+        start = time.monotonic()
+        seed = sample_seed(self.case.seed, workload.name)
+        try:
+            contestant = opened.result()
+            sample = contestant.sample(seed, keep=True)
+            outputs = contestant.outputs(sample)
+            got = {t.name: outputs.host(t.name).copy(order="K") for t in self.task.outputs}
+            contestant.release(sample)
+        except (ContestantFault, ContestantHang, CannotReplay, ContestantLost) as error:
+            self.end(self.failure(workload, error, seed), error)
+        self.case.watch.run += time.monotonic() - start
+        checking = time.monotonic()
+        self.reject(workload, side_effects(self.task, sample.changed_inputs, sample.damaged_canaries))
+        reference = reference_to_come.result()
+        checks: list[OutputCheck] = []
+        for tensor in self.task.outputs:
+            tolerance = self.task.tolerance[tensor.name]
+            check = check_output(tensor, tolerance, got[tensor.name], reference[tensor.name])
+            if isinstance(check, WrongOutput):
+                self.reject(workload, check)
+            else:
+                checks.append(check)
+        self.case.watch.check += time.monotonic() - checking
+        return self.checked_row(workload, (seed,), tuple(checks), time.monotonic() - start)
+
+    def _reference(self, workload: Workload) -> Arrays:
+        """The reference with NumPy, in a thread beside the samples: no small workload waits for PyTorch."""
+        seed = sample_seed(self.case.seed, workload.name)
+        with self.case.watch.timeline.beside(f"reference {workload.name}"):
+            values = {t.name: generate(self.task, t, workload, seed) for t in self.task.inputs}
+            return reference_of(family_module(self.task), self.task, workload, values)
+
+    def checked_row(
+        self, workload: Workload, seeds: Sequence[int], outputs: tuple[OutputCheck, ...], seconds: float
+    ) -> Checked:
+        plan = self.evidence.plans[workload.name]
+        return Checked(
+            workload=workload.name,
+            role=workload.role.value,
+            seed=str(seeds[0]),
+            dimensions=workload.dimensions,
+            outputs=outputs,
+            launches=len(plan.launches),
+            plan_sha256=plan.sha256,
+            seconds=round(seconds, 4),
+            samples=len(seeds),
+        )
