@@ -411,6 +411,11 @@ def test_reading_before_the_wait(boxes):
     assert np.array_equal(program.arrays["out"], np.arange(1, 65))
     program.complete("late")
     assert np.isnan(program.arrays["out"]).all()
+    seen = set()
+    for seed in range(8):
+        program.complete(f"random:{seed}")
+        seen.add(bool(np.isnan(program.arrays["out"]).all()))
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize(
