@@ -7,11 +7,11 @@
 // One row a block, not two: blocks end one by one, and the last ones leave less of the GPU idle.
 //
 // Elements stay as they were loaded and are converted whenever they are used, because registers decide: as
-// floats a bf16 row takes two registers for one. An earlier version asked for weights and biases before the barrier, held
-// to 42 registers; in bf16 ptxas moved these loads behind the barrier all the same and spilled, right where
-// the results are formed, and division and square root after IEEE were two calls there (86 us where
-// registers.cu, without any of the three, takes 67: hidden 4096, H200). So weights and biases are loaded late,
-// when they come from L1, and the root is rsqrtf.
+// floats a bf16 row takes two registers for one. An earlier version asked for weights and biases before the
+// barrier, held to 42 registers; in bf16 ptxas moved these loads behind the barrier all the same and spilled,
+// right where the results are formed, and division and square root after IEEE were two calls there (86 us
+// where registers.cu, without any of the three, takes 67: hidden 4096, H200). So weights and biases are loaded
+// late, when they come from L1, and the root is rsqrtf.
 //
 // L2 is made to work for the stores. What is still dirty in it when the kernel ends need not reach memory
 // in time, so results are stored ordinarily (streaming stores, .cs, cost 8 to 14 % in fp32) and x, which nobody
