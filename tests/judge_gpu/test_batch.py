@@ -1,14 +1,18 @@
 """Batches: order, resume, damaged resume files, compilers beside the card."""
 
+import os
+import subprocess
 import threading
 
 import pytest
 
 from cudahercules.build.compile import BuildFailure
 from cudahercules.errors import MachineError, UsageError
-from cudahercules.judge import batch
+from cudahercules.judge import batch, gpu_grading
 from cudahercules.judge.batch import append, finished, judge_many_on_gpu
 from cudahercules.judge.verdict import NotTimed
+from cudahercules.record.plan import LaunchPlan
+from cudahercules.record.recorder import RecordFailure
 
 
 @pytest.fixture
@@ -35,9 +39,10 @@ def card(monkeypatch, artifact):
             raise MachineError("there is no compiler")
         return artifact
 
-    def judge(case, artifact, evidence, *, at):
+    def judge(case, artifact, evidence, *, at, recordings):
         assert seen["judging"].acquire(blocking=False), "two candidates on the card at once"
         seen["judged"].append(case.candidate)
+        seen["recorded"] = {name: future.result() for name, future in recordings.items()}
         seen["judging"].release()
         return case.correct((), (), NotTimed(reason="pretend"))
 
@@ -51,6 +56,40 @@ def test_every_candidate_gets_its_verdict(task, sources, station, card):
     assert sorted(results) == list(range(6))
     assert all(v.kind == "correct" and v.candidate == f"{k}.cu" for k, v in results.items())
     assert sorted(card["judged"]) == [f"{k}.cu" for k in range(6)]
+
+
+def test_every_workload_was_recorded_beside_the_card(task, sources, station, card):
+    list(judge_many_on_gpu(task, sources[:1], station))
+    assert set(card["recorded"]) == {w.name for w in task.workloads}
+    assert all(isinstance(plan, LaunchPlan) for plan in card["recorded"].values())
+
+
+def test_host_code_that_fails_on_the_first_workload_is_recorded_once(
+    task, sources, station, card, monkeypatch
+):
+    failure = RecordFailure(kind="timeout", message="the host code hangs", seconds=10.0)
+    monkeypatch.setattr(gpu_grading, "record", lambda *_: failure)
+    list(judge_many_on_gpu(task, sources[:1], station))
+    assert card["recorded"] == {"smoke": failure}
+
+
+def test_few_compilers_that_give_way(monkeypatch):
+    counts = {1: 1, 2: 1, 8: 2, 16: 4, 128: 4}
+    for processors, expected in counts.items():
+        monkeypatch.setattr(batch.os, "cpu_count", lambda n=processors: n)
+        assert batch.default_compilers() == expected
+    seen = []
+    thread = threading.Thread(
+        target=lambda: (
+            batch.give_way(),
+            seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id())),
+            seen.append(int(subprocess.run(["nice"], capture_output=True, check=True).stdout)),
+        )
+    )
+    before = os.getpriority(os.PRIO_PROCESS, os.getpid())
+    thread.start()
+    thread.join()
+    assert seen == [batch.NICENESS] * 2 and os.getpriority(os.PRIO_PROCESS, os.getpid()) == before
 
 
 def test_a_broken_source_is_a_verdict_and_the_others_go_on(task, sources, station, card):
@@ -127,10 +166,10 @@ def test_a_missing_source_is_said_before_anything_runs(task, sources, station, c
 def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station, card, monkeypatch):
     judge = batch.judge_on_gpu
 
-    def fail(case, artifact, evidence, *, at):
+    def fail(case, artifact, evidence, *, at, recordings):
         if case.candidate == "1.cu":
             raise RuntimeError("CUDA out of memory")
-        return judge(case, artifact, evidence, at=at)
+        return judge(case, artifact, evidence, at=at, recordings=recordings)
 
     monkeypatch.setattr(batch, "judge_on_gpu", fail)
     results = dict(judge_many_on_gpu(task, sources[:3], station))
@@ -141,10 +180,10 @@ def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station,
 def machine_errors(monkeypatch, names):
     judge = batch.judge_on_gpu
 
-    def fail(case, artifact, evidence, *, at):
+    def fail(case, artifact, evidence, *, at, recordings):
         if case.candidate in names:
             raise MachineError("no memory")
-        return judge(case, artifact, evidence, at=at)
+        return judge(case, artifact, evidence, at=at, recordings=recordings)
 
     monkeypatch.setattr(batch, "judge_on_gpu", fail)
 

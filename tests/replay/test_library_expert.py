@@ -11,9 +11,10 @@ import pytest
 from by_hand import FAKE
 
 from cudahercules.measure import cublaslt
-from cudahercules.replay.client import expert_side
-from cudahercules.replay.interface import ContestantLost, start_expert, warm_process
+from cudahercules.replay.client import environment_of, expert_side
+from cudahercules.replay.interface import ContestantLost, ExpertDeclined, start_expert, warm_process
 from cudahercules.task.load import BUNDLED, load_family
+from cudahercules.task.model import Expert
 
 HERE = Path(__file__).parent
 
@@ -104,3 +105,61 @@ def test_kinds_of_processes():
     assert cublaslt.Product(1, 2, 3, task.tensors[0].dtype) != cublaslt.Product(
         1, 2, 3, task.tensors[0].dtype, "64f"
     )
+
+
+PICKY = """
+def picky(inputs, outputs, sizes, scalars):
+    if sizes["m"] > 100:
+        raise NotImplementedError("no more than 100 rows")
+    def run(stream):
+        pass
+    return run
+"""
+
+
+def test_an_expert_that_declines_a_workload_goes_on_with_another(machine, tmp_path):
+    (tmp_path / "experts.py").write_text(PICKY)
+    expert = Expert(name="picky", title="a library", runs="driver")
+    task = member("fp32").model_copy(update={"directory": tmp_path, "experts": (expert,)})
+    small, large = (w for w in task.workloads if w.name in ("smoke", "odd"))
+    small = small.model_copy(update={"dimensions": {**small.dimensions, "m": 48}})
+    large = large.model_copy(update={"dimensions": {**large.dimensions, "m": 101}})
+    task = task.model_copy(update={"workloads": (small, large)})
+    process = warm_process("library", begin=False)
+    with pytest.raises(ExpertDeclined, match="picky: no more than 100 rows"):
+        start_expert(task, "picky", large, process=process)
+    pid = process.child.pid
+    with start_expert(task, "picky", small, process=process) as contestant:
+        assert contestant.ready.pid == pid and contestant.sample(1).microseconds > 0
+        with pytest.raises(ExpertDeclined):
+            start_expert(task, "picky", large, process=contestant)
+    with pytest.raises(ExpertDeclined):  # in a process of its own, which ends
+        start_expert(task, "picky", large)
+
+
+def test_a_process_leaves_the_gpu_alone_until_it_is_to_begin(machine):
+    process = warm_process("library", begin=False)
+    try:
+        process.channel.socket.settimeout(1.0)
+        with pytest.raises(TimeoutError):
+            process.channel.socket.recv(1)
+        process.begin()
+        alive = process.await_alive(time.monotonic() + 30)
+        assert alive.pid == process.child.pid
+    finally:
+        process.close()
+
+
+def test_a_process_that_never_began_ends_when_asked(machine):
+    process = warm_process("candidate", begin=False)
+    process.close()
+    assert process.child.returncode == 0
+
+
+def test_what_experts_compile_is_kept_in_our_cache(machine, monkeypatch, tmp_path):
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/elsewhere")
+    environment = environment_of("expert")
+    assert environment["TRITON_CACHE_DIR"] == str(tmp_path / "cache" / "triton")
+    assert environment["TORCHINDUCTOR_CACHE_DIR"] == "/elsewhere"
+    assert "TRITON_CACHE_DIR" not in environment_of("candidate")

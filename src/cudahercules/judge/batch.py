@@ -1,8 +1,9 @@
 """Many candidates of one task on one GPU: compilers beside the card, verdicts as they come.
 
-Candidates are compiled in threads ahead of the card, which takes them one at a time in the order in
-which their artifacts are ready. A resume file (JSON lines, one verdict a line, flushed to disk) keeps
-what is finished through Ctrl-C, ``kill -9`` and power cuts.
+Candidates are compiled and recorded in threads ahead of the card, which takes them one at a time in the
+order in which their artifacts are ready. These threads, and the compilers they start, yield to the processes
+that take samples: a judge that waits for a processor takes longer for every sample. A resume file (JSON
+lines, one verdict a line, flushed to disk) keeps what is finished through Ctrl-C, ``kill -9`` and power cuts.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -24,14 +26,20 @@ from cudahercules.build.compile import BuildFailure, build
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import judge_on_gpu
+from cudahercules.judge.gpu_grading import ORDER, Recording, record_all
 from cudahercules.judge.protocol import Case, Failing, new_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import VERDICT, Verdict
+from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import sandbox_level
 from cudahercules.task.model import Task
 
 AHEAD = 4
 """Artifacts that may wait for the card per compiling thread: bounds memory, never starves the card."""
+COMPILERS = 4
+"""At most this many compiling threads, and a quarter of the processors. A build takes 2 to 3 s and the card
+about 1.5 s a verdict; 15 builds at a time on 16 processors made the sampling processes three times slower."""
+NICENESS = 10
 RETRIED = ("invalid_measurement", "infrastructure_error")
 """Kinds that say nothing about the candidate: a resumed batch grades these again."""
 
@@ -42,6 +50,7 @@ class _Built:
     case: Case
     candidate: Candidate
     result: Artifact | BuildFailure | HerculesError
+    recordings: dict[str, Future[Recording]] = field(default_factory=dict)
 
 
 def judge_many_on_gpu(
@@ -56,7 +65,7 @@ def judge_many_on_gpu(
     """Grade ``paths`` and yield (position in ``paths``, verdict) as verdicts come.
 
     ``resume``     file of finished verdicts: those in it are yielded first and not graded again
-    ``compilers``  compiling threads, by default one fewer than there are processors
+    ``compilers``  compiling threads, by default a quarter of the processors, COMPILERS at most
 
     A candidate that cannot be read raises UsageError before anything runs. A MachineError in building, or
     in judging two candidates in a row, ends the batch (finished verdicts are in ``resume``); of one alone
@@ -71,10 +80,20 @@ def judge_many_on_gpu(
             yield number, known
         else:
             waiting.append((number, candidate))
-    for number, verdict in _grade(task, waiting, at, compilers or max(1, (os.cpu_count() or 2) - 1), notify):
+    for number, verdict in _grade(task, waiting, at, compilers or default_compilers(), notify):
         if resume is not None:
             append(resume, verdict)
         yield number, verdict
+
+
+def default_compilers() -> int:
+    return max(1, min(COMPILERS, (os.cpu_count() or 2) // 4))
+
+
+def give_way() -> None:
+    """Lower the priority of this thread, and so of the processes that it starts."""
+    with suppress(OSError):  # a system that refuses is no worse than before
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
 def _grade(
@@ -90,12 +109,16 @@ def _grade(
     ready: queue.Queue[_Built] = queue.Queue()
     room = threading.Semaphore(AHEAD * compilers)
     stop = threading.Event()
-    pool = ThreadPoolExecutor(max_workers=compilers, thread_name_prefix="compile")
+    pool = ThreadPoolExecutor(compilers, "compile", initializer=give_way)
+    recorders = ThreadPoolExecutor(compilers, "record", initializer=give_way)
 
     def compile_one(number: int, candidate: Candidate) -> None:
         room.acquire()
         if not stop.is_set():
-            ready.put(_build(task, number, candidate, at))
+            built = _build(task, number, candidate, at)
+            if isinstance(built.result, Artifact):
+                _record_ahead(built, built.result, at, recorders)
+            ready.put(built)
 
     try:
         for number, candidate in waiting:
@@ -111,6 +134,7 @@ def _grade(
         for _ in waiting:
             room.release()
         pool.shutdown(wait=False, cancel_futures=True)
+        recorders.shutdown(wait=False, cancel_futures=True)
 
 
 def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built:
@@ -136,6 +160,16 @@ def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built
     return _Built(number, case, candidate, result)
 
 
+def _record_ahead(built: _Built, artifact: Artifact, at: Station, recorders: Executor) -> None:
+    """Begin the recordings; of host code that fails on the first workload no other one is tried."""
+    task = built.case.task
+    first, *others = sorted(task.workloads, key=lambda w: ORDER.index(w.role))
+    built.recordings.update(record_all(built.case, artifact, [first], at, recorders))
+    recording = built.recordings[first.name]
+    if recording.exception() is None and isinstance(recording.result(), LaunchPlan):
+        built.recordings.update(record_all(built.case, artifact, others, at, recorders))
+
+
 def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
     """The verdict; its total counts compiling and judging, not the wait for the card."""
     case, result = built.case, built.result
@@ -148,7 +182,7 @@ def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
     case.use_artifact(result)
     evidence = Evidence(task=case.task, candidate=built.candidate, artifact=result)
     try:
-        verdict = judge_on_gpu(case, result, evidence, at=at)
+        verdict = judge_on_gpu(case, result, evidence, at=at, recordings=built.recordings)
     except MachineError as error:
         failing.met(error)
         return case.infrastructure_error(str(error))
@@ -158,6 +192,9 @@ def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
         from cudahercules.judge.grade import fault_of_ours
 
         verdict = case.infrastructure_error(fault_of_ours(error))
+    finally:
+        for recording in built.recordings.values():
+            recording.cancel()  # of workloads that nobody wants any more
     failing.passed()
     return verdict
 
