@@ -1,12 +1,13 @@
 """All evidence about the GPU judge by one command, in sections that fit a short lease.
 
-    python benchmarks/gpu/evidence.py --out DIR [--rehearsal] [--budget aa=160,hot=20] [--earlier DIR]
+    python benchmarks/gpu/evidence.py --out DIR [--rehearsal] [--budget aa=160,hot=20]
+                                      [--earlier DIR [--again throughput,families]]
 
 Every section is a process of its own with a hard limit of seconds; it writes ``DIR/<section>.json`` after
 every trial, so that nothing that was measured is lost, whatever happens. Everything that can be
 compiled is compiled first (``prepare``), on all cores. What a section leaves of its seconds goes
 to those that had more to do. A later call with ``--earlier`` (or the same ``--out``) goes on where this
-one ended. ``--report`` prints the tables of what is in DIR and measures nothing.
+one ended; sections named by ``--again`` measure everything anew. ``--report`` prints the tables of what is in DIR and measures nothing.
 
 Results: one JSON file a section, the panel file, ``log.txt`` and ``tables.txt``: eight files, flat.
 """
@@ -35,7 +36,7 @@ MODULES = {
 }
 """Sections in the order in which they run."""
 BUDGETS = {"prepare": 22.0, "throughput": 65.0, "families": 95.0, "aa": 125.0, "planted": 70.0, "hot": 20.0}
-REHEARSAL = {"prepare": 13.0, "throughput": 15.0, "families": 24.0, "aa": 8.0, "planted": 8.0, "hot": 8.0}
+REHEARSAL = {"prepare": 13.0, "throughput": 25.0, "families": 24.0, "aa": 8.0, "planted": 8.0, "hot": 8.0}
 """Seconds at most; what is rehearsed ends well before."""
 IMPORTS_S = 8.0
 """This long before a section's end the next one's process begins to import."""
@@ -62,6 +63,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--budget", default="", help="seconds a section, e.g. aa=160,hot=0; 0 leaves it out")
     parser.add_argument("--rehearsal", action="store_true", help="a handful of trials of everything")
     parser.add_argument("--earlier", type=Path, help="results of an earlier call")
+    parser.add_argument("--again", default="", help="sections that take nothing from --earlier")
     parser.add_argument("--report", action="store_true", help="only print the tables")
     parser.add_argument("--section", choices=list(MODULES), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -71,6 +73,11 @@ def parsed() -> argparse.Namespace:
         if name not in MODULES or not seconds.replace(".", "", 1).isdigit():
             parser.error(f"--budget {part}: give NAME=SECONDS with a name of {', '.join(MODULES)}")
         options.budgets[name] = float(seconds)
+    for name in filter(None, options.again.split(",")):
+        if name not in MODULES:
+            parser.error(f"--again {name}: name one of {', '.join(MODULES)}")
+    if options.earlier is not None and not options.earlier.is_dir():
+        parser.error(f"--earlier {options.earlier}: there is no such directory")
     return options
 
 
@@ -86,7 +93,8 @@ def one_section(options: argparse.Namespace) -> int:
     with contextlib.suppress(ImportError):
         import torch  # noqa: F401 (seconds, which pass while the section before still measures)
     seconds = float(sys.stdin.readline() or 0)
-    section = Section(options.section, options.out, Budget(seconds), options.rehearsal, options.earlier)
+    earlier = None if options.section in options.again.split(",") else options.earlier
+    section = Section(options.section, options.out, Budget(seconds), options.rehearsal, earlier)
     try:
         module.run(section)
         status = 0 if section.complete else 10
@@ -132,7 +140,7 @@ class Waiting:
         self.options, self.name = options, name
         command = [sys.executable, __file__, "--section", name, "--out", str(options.out)]
         command += ["--rehearsal"] if options.rehearsal else []
-        command += ["--earlier", str(options.earlier)] if options.earlier else []
+        command += ["--earlier", str(options.earlier), "--again", options.again] if options.earlier else []
         self.log = (options.out / "log.txt").open("a")
         self.child = subprocess.Popen(
             command,

@@ -107,11 +107,15 @@ def row(verdict: dict[str, Any], wall: float) -> dict[str, Any]:
 
 
 def batch(section: Section, task: Task, count: int) -> dict[str, Any]:
-    """As many verdicts as the budget allows; the clock starts when the first source is handed in."""
+    """As many verdicts as the budget allows. ``opponents_up`` are the seconds until the panel's winners and
+    PyTorch stand, once a batch; ``wall`` begins then, when the first source is handed in."""
     with tempfile.TemporaryDirectory() as directory:
         paths = [
             fresh_copy(task, BATCH_SOURCES[k % len(BATCH_SOURCES)], Path(directory), k) for k in range(count)
         ]
+        began = time.monotonic()
+        section.at.start_experts(task)
+        section.at.settle()
         start = last = time.monotonic()
         rows: list[dict[str, Any]] = []
         verdicts = judge_many_on_gpu(task, paths, section.at)
@@ -127,6 +131,7 @@ def batch(section: Section, task: Task, count: int) -> dict[str, Any]:
         finally:
             verdicts.close()  # type: ignore[attr-defined]
         return {
+            "opponents_up": round(start - began, 3),
             "wall": round(last - start, 3),
             "verdicts": len(rows),
             "a_verdict": round((last - start) / max(1, len(rows)), 3),
@@ -162,6 +167,25 @@ def report(state: State) -> None:
                 name = f"{x['kind']} {x['outcome'] if x['kind'] == 'correct' else ''}".strip()
                 kinds[name] = kinds.get(name, 0) + 1
             print(
-                f"  {key}: {r['verdicts']} verdicts in {r['wall']} s, {r['a_verdict']} s a verdict; GPU held "
-                f"{statistics.mean(held):.2f} s on average; {kinds}"
+                f"  {key}: opponents up after {r.get('opponents_up', '?')} s, then {r['verdicts']} verdicts in "
+                f"{r['wall']} s, {r['a_verdict']} s a verdict; GPU held {statistics.mean(held):.2f} s on "
+                f"average; {kinds}"
             )
+    _report_stages(state)
+
+
+def _report_stages(state: State) -> None:
+    """Seconds by stage: of each grading alone, and on average over the batch's verdicts."""
+    columns: dict[str, dict[str, float]] = {}
+    for key, r in state.data.items():
+        if r.get("stages"):
+            columns[key] = {**r["stages"], "outside of the grading": r["wall"] - r["total"]}
+        found = [x["stages"] for x in r.get("rows", ()) if x.get("stages")]
+        if found:
+            names = dict.fromkeys(name for stages in found for name in stages)
+            columns[key] = {n: statistics.mean(s.get(n, 0.0) for s in found) for n in names}
+    stages = list(dict.fromkeys(name for column in columns.values() for name in column))
+    rows = [[stage, *(f"{column.get(stage, 0.0):.3f}" for column in columns.values())] for stage in stages]
+    for number, key in enumerate(columns, 1):
+        print(f"  ({number}) {key}")
+    table("Seconds by stage", ["stage", *(f"({n})" for n in range(1, len(columns) + 1))], rows)

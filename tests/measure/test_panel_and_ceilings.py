@@ -3,11 +3,12 @@
 import pytest
 
 from cudahercules.errors import MachineError
+from cudahercules.judge.timing import panel_note
 from cudahercules.measure import panel as panels
 from cudahercules.measure.ceilings import all_ceilings, arithmetic, ceiling_us, floor_us, load_ceilings
 from cudahercules.measure.panel import Standing, TaskPanel
 from cudahercules.task.load import BUNDLED, load_family, work
-from cudahercules.task.model import DType, Work
+from cudahercules.task.model import DType, Work, WorkloadRole
 
 
 def member(family, name):
@@ -125,3 +126,47 @@ def test_arithmetic_of_the_families(task):
 def test_no_family_is_asked_for_more_than_the_card_has(task, workload):
     h200 = load_ceilings("NVIDIA H200")
     assert 50 < floor_us(work(task, workload), h200, DType.FP32) < 1000
+
+
+def test_the_next_of_the_panel_is_known(task, workload):
+    panel = ranking(task, torch_compile=120.0, liger_layer_norm=130.0, torch_native=None)
+    everybody = ("tuned", "torch_native", "liger_layer_norm", "torch_compile")
+    ranked_then_unknown = ("torch_compile", "liger_layer_norm", "tuned")
+    assert panels.contenders(task, workload, panel, everybody) == ranked_then_unknown
+    assert panels.contenders(task, workload, None, everybody[:2]) == ("tuned", "torch_native")
+
+
+SHIPPED = sorted(panels.SHIPPED.glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
+def test_shipped_panels_speak_of_tasks_and_experts_that_exist(path):
+    file = panels.PanelFile.model_validate_json(path.read_bytes())
+    assert file.gpu == path.stem and file.panels
+    for name, panel in file.panels.items():
+        task = next(t for t in load_family(BUNDLED / name.rsplit("/", 1)[0]) if t.id == name)
+        experts, bench = (
+            {e.name for e in task.experts},
+            {w.name for w in task.workloads_of(WorkloadRole.BENCH)},
+        )
+        assert {s.expert for s in panel.standings} <= experts
+        assert {s.workload for s in panel.standings} <= bench
+        assert any(s.outcome == "ranked" for s in panel.standings)
+
+
+def test_the_measured_panel_of_the_h200_chooses_opponents(task, tmp_path, monkeypatch):
+    """A compiled LayerNorm won in fp32, Liger's in bf16 (results/nvidia-h200/judge)."""
+    monkeypatch.setenv("HERCULES_CACHE", str(tmp_path))
+    for name, winner in (("fp32_4096", "torch_compile"), ("bf16_4096", "liger_layer_norm")):
+        measured = panels.load_panel(member("module/layernorm_fwd", name), "nvidia-h200")
+        usable = ("tuned", "liger_layer_norm", "torch_compile", "torch_native")
+        assert measured is not None and measured.date >= "2026-12-01"
+        for w in task.workloads_of(WorkloadRole.BENCH):
+            assert panels.opponent(task, w, measured, usable) == winner
+
+
+def test_a_panel_of_another_release_says_so(task):
+    panel = ranking(task, torch_compile=1.0).model_copy(update={"release": "dev-000000000000"})
+    note = panel_note(task, panel)
+    assert "2026-12-01" in note and "another release" in note and "dev-000000000000" in note
+    assert panel_note(task, ranking(task, torch_compile=1.0)) == ""

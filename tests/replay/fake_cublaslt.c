@@ -65,7 +65,7 @@ int cublasLtMatmul(void *h, description *d, const void *alpha, const void *a, la
              *(const float *)beta, c == out && lc == lo, stream ? "stream" : "none");
     say(text);
     if (g->data[0] == 2) return 15; /* CUBLAS_STATUS_NOT_SUPPORTED */
-    struct timespec t = {0, g->data[0] == 3 ? 100000 : 2000000};
+    struct timespec t = {0, g->data[0] == 3 ? 100000 : 20000000};
     nanosleep(&t, NULL);
     return 0;
 }

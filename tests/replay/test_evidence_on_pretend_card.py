@@ -108,3 +108,31 @@ def test_a_section_that_fails_or_overstays_does_not_stop_the_others(card, tmp_pa
 def test_a_wrong_budget_is_refused(card, tmp_path):
     done = evidence(card, tmp_path, "--budget", "supper=3")
     assert done.returncode == 2 and "give NAME=SECONDS" in done.stderr
+
+
+COMMITTED = ROOT / "results/nvidia-h200/judge"
+
+
+@pytest.mark.slow
+def test_the_committed_trials_go_on(card, tmp_path):
+    """What benchmarks/gpu/README.md tells to run, with little time: known trials stay as they are, new ones
+    come, and what is to be measured again is."""
+    budgets = "prepare=60,throughput=60,families=0,aa=20,planted=0,hot=0"
+    options = ("--earlier", COMMITTED, "--again", "throughput,families", "--budget", budgets)
+    done = evidence(card, tmp_path, *options)
+    log = (tmp_path / "log.txt").read_text()
+    assert "Traceback" not in log and "no_solve.cu" not in log, log
+    assert ", 0 failed or late" in log, log
+    known, now = results(COMMITTED, "aa"), results(tmp_path, "aa")
+    assert len(now) > len(known) and all(now[k] == v for k, v in known.items())
+    again = results(tmp_path, "throughput")
+    assert any(r.get("stages") for r in again.values()), again
+    assert "Seconds by stage" in (tmp_path / "tables.txt").read_text(), done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"), [(("--again", "supper"), "name one of"), (("--earlier", "/no"), "no such")]
+)
+def test_wrong_ways_to_go_on_are_refused(card, tmp_path, options, says):
+    done = evidence(card, tmp_path, *options)
+    assert done.returncode == 2 and says in done.stderr
