@@ -7,7 +7,8 @@ Every section is a process of its own with a hard limit of seconds; it writes ``
 every trial, so that nothing that was measured is lost, whatever happens. Everything that can be
 compiled is compiled first (``prepare``), on all cores. What a section leaves of its seconds goes
 to those that had more to do. A later call with ``--earlier`` (or the same ``--out``) goes on where this
-one ended; sections named by ``--again`` measure everything anew. ``--report`` prints the tables of what is in DIR and measures nothing.
+one ended; sections named by ``--again`` measure everything anew. ``--report`` prints the tables of what is
+in DIR and measures nothing.
 
 Results: one JSON file a section, the panel file, ``log.txt`` and ``tables.txt``: eight files, flat.
 """

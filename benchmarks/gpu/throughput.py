@@ -167,9 +167,9 @@ def report(state: State) -> None:
                 name = f"{x['kind']} {x['outcome'] if x['kind'] == 'correct' else ''}".strip()
                 kinds[name] = kinds.get(name, 0) + 1
             print(
-                f"  {key}: opponents up after {r.get('opponents_up', '?')} s, then {r['verdicts']} verdicts in "
-                f"{r['wall']} s, {r['a_verdict']} s a verdict; GPU held {statistics.mean(held):.2f} s on "
-                f"average; {kinds}"
+                f"  {key}: opponents up after {r.get('opponents_up', '?')} s, then {r['verdicts']} verdicts "
+                f"in {r['wall']} s, {r['a_verdict']} s a verdict; GPU held {statistics.mean(held):.2f} s "
+                f"on average; {kinds}"
             )
     _report_stages(state)
 
