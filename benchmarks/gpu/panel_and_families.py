@@ -9,6 +9,7 @@ where there is time.
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, wait
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -84,27 +85,22 @@ def run(section: Section) -> None:
 
 def warm_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> set[tuple[str, str]]:
     """Bring up every expert on every bench workload, side by side: torch is imported and kernels are
-    compiled on all cores; nothing of this is timed. The (task, expert) pairs that came up."""
+    compiled on all cores; nothing of this is timed. The (task, expert) pairs that came up: an expert whose
+    process is still busy with any of its tasks has not."""
     at = section.at
-    ready: set[tuple[str, str]] = set()
-
-    def open_all(members: list[Task], expert: str) -> None:
-        """Members of a family share an expert's process: one after the other."""
-        for task in members:
-            for workload in task.workloads_of(WorkloadRole.BENCH):
-                at.open_expert(task, expert, workload)
-            ready.add((task.id, expert))
-
-    members: dict[tuple[str, str], list[Task]] = {}
+    coming: dict[tuple[str, str], list[Future[None]]] = {}  # by family and expert, who share a process
     for task in tasks:
         for expert in at.usable_experts(task):
             if expert not in without and f"panel {task.id} {expert}" not in section.state:
-                members.setdefault((task.family, expert), []).append(task)
-    jobs = [partial(open_all, found, expert) for (_, expert), found in members.items()]
+                futures = coming.setdefault((task.family, expert), [])
+                futures += [at.bring_up(task, expert, w) for w in task.workloads_of(WorkloadRole.BENCH)]
     deadline = min(time.monotonic() + WARM_UP_S, section.budget.end - 5)
-    for error in in_parallel(jobs, max(1, len(jobs)), deadline):
-        print(f"families: warming up: {type(error).__name__}: {str(error)[:300]}", flush=True)
-    return set(ready)
+    wait([f for futures in coming.values() for f in futures], max(0.0, deadline - time.monotonic()))
+    for (family, expert), futures in coming.items():
+        for error in filter(None, (f.exception() for f in futures if f.done())):
+            print(f"families: {expert} of {family}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+    done = {key for key, futures in coming.items() if all(f.done() for f in futures)}
+    return {(task.id, expert) for task in tasks for family, expert in done if family == task.family}
 
 
 def rank(section: Section, task: Task, ready: set[tuple[str, str]]) -> None:

@@ -1,14 +1,19 @@
 """A whole grading by the GPU judge, with contestants that compute on the CPU."""
 
+import time
+
 import pytest
 
+from cudahercules.judge import gpu_grading
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import judge_on_gpu, memory_needed
 from cudahercules.judge.simulated import Simulated
+from cudahercules.judge.station import Lane, Lanes
 from cudahercules.judge.verdict import VERDICT
 from cudahercules.measure import panel as panels
 from cudahercules.measure.panel import Standing, TaskPanel
-from cudahercules.replay.interface import ContestantLost, ExpertDeclined
+from cudahercules.record.plan import DeviceAnswer
+from cudahercules.replay.interface import AnswersDiffer, ContestantLost, ExpertDeclined
 from cudahercules.task.model import Expert, WorkloadRole
 
 
@@ -168,6 +173,37 @@ def test_no_inputs_come_twice_when_another_opponent_plays(grade, faulty, two_exp
     grade()
     seeds = [seed for side, _, seed in seen if side == "candidate"]
     assert len(seeds) == len(set(seeds)) > 100
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+@pytest.mark.parametrize("differ_at", [None, 2])
+def test_no_process_is_given_work_while_it_is_busy(grade, station, monkeypatch, lanes, differ_at):
+    """The next workload opens ahead in the other process, also when it has to be recorded again."""
+    monkeypatch.setattr(station, "candidate_lanes", lambda: Lanes([Lane(None) for _ in range(lanes)]))
+    start, batch = gpu_grading.start_replay, Simulated.batch
+    busy, opened, clashes = set(), [], []
+
+    def started(plan, artifact, task, workload, device, *, process, sample_s):
+        opened.append(workload.name)
+        if process is not None and id(process) in busy:
+            clashes.append(workload.name)
+        if len(opened) == differ_at:
+            raise AnswersDiffer((DeviceAnswer(question="attribute 16", answer="132"),))
+        return start(plan, artifact, task, workload, device, process=process, sample_s=sample_s)
+
+    def sampled(self, requests):
+        busy.add(id(self))
+        time.sleep(0.005)
+        try:
+            return batch(self, requests)
+        finally:
+            busy.discard(id(self))
+
+    monkeypatch.setattr(gpu_grading, "start_replay", started)
+    monkeypatch.setattr(Simulated, "batch", sampled)
+    verdict = grade(roles=(WorkloadRole.SMOKE, WorkloadRole.CHECK))
+    assert verdict.kind == "correct" and not clashes
+    assert opened == (["smoke", "four"] if differ_at is None else ["smoke", "four", "four"])
 
 
 def test_where_the_seconds_went_is_said(grade, station, case):

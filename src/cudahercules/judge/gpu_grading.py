@@ -223,17 +223,18 @@ class Grading:
                 opened, coming = coming, None
                 with timeline.hold(), timeline.stage("correctness"):
                     wait((opened,))
-                    if following is not None and self._recorded_already(following):
+                    if following is not None and self._may_open_ahead(following):
                         coming = self.openers.submit(self.open_candidate, following)
                     self.passed.append(self._check(workload, opened, references[workload.name]))
         finally:
             if coming is not None:
                 wait((coming,))  # a process must not be closed while it is being opened
 
-    def _recorded_already(self, workload: Workload) -> bool:
-        """Whether the plan is there without waiting; it is in the evidence then."""
+    def _may_open_ahead(self, workload: Workload) -> bool:
+        """Whether there is another process for ``workload``, and its plan without waiting; the plan is in the
+        evidence then."""
         future = self.recordings[workload.name]
-        if not future.done() or future.exception() is not None:
+        if len(self.lanes.lanes) < 2 or not future.done() or future.exception() is not None:
             return False
         result = future.result()
         if isinstance(result, LaunchPlan):

@@ -37,6 +37,7 @@ def time_workloads(grading: Grading, bench: Sequence[Workload]) -> Timed | NotTi
     """The timing of a verdict. Raises Ended where the candidate (or its rival) does not get through."""
     if not bench:
         return NotTimed(reason="no bench workload was asked for")
+    grading.at.warm_answers(grading.task)
     if grading.rival is not None:
         return _against_rival(grading, grading.rival, bench)
     return _Speed(grading).timing(bench)

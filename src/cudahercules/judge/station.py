@@ -112,9 +112,11 @@ class Lanes:
         self._turn = 0
 
     def open(self, start: Callable[[object | None], Contestant]) -> Contestant:
-        lane = self.lanes[self._turn % len(self.lanes)]
+        """``start(process)`` in the lane whose turn it is. A start that fails keeps its turn: the other
+        lane's contestant may be in use."""
+        contestant = self.lanes[self._turn % len(self.lanes)].open(start)
         self._turn += 1
-        return lane.open(start)
+        return contestant
 
     @property
     def device_bytes(self) -> int:
@@ -285,7 +287,11 @@ class Station:
             name = panels.opponent(task, workload, panel, usable)
             if name is not None:
                 self.bring_up(task, name, workload)
-        self._beside((task.id, "", ""), ("", "answers"), lambda: self.answers.warm_up(task))
+        self.warm_answers(task)
+
+    def warm_answers(self, task: Task) -> Future[None]:
+        """Let PyTorch load what the references of ``task`` need, in a thread, once."""
+        return self._beside((task.id, "", ""), ("", "answers"), lambda: self.answers.warm_up(task))
 
     def bring_up(self, task: Task, expert: str, workload: Workload) -> Future[None]:
         """Open ``expert`` on ``workload`` in a thread, once; those of one process one after the other."""
