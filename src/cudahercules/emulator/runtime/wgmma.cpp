@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <cstring>
+
 #include "state.hpp"
 
 namespace rt {
