@@ -1,8 +1,9 @@
 """Plant bugs in the emulator, one at a time, and see whether the tests notice.
 
 ``python tests/emulator/mutants/plant.py LIST [NAME...]`` reads ``LIST.py`` beside this file, which holds
-``MUTANTS`` and ``TESTS``, and writes the table ``LIST.md``. Each mutant is a copy of ``src`` with one text
-replaced; the tests, as they were at the start, run against the copy and stop at the first failure.
+``MUTANTS`` and ``TESTS``, and writes the table ``LIST.md`` (rows of mutants that are not named stay).
+Each mutant is a copy of ``src`` with one text replaced; the tests, as they were at the start, run
+against the copy and stop at the first failure.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+_NOBODY = "**nobody**"
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ def noticed_by(mutant: Mutant | None, tests: list[str], scratch: Path) -> str:
 def main(listed: str, names: list[str]) -> int:
     sys.path.insert(0, str(HERE))
     module = importlib.import_module(listed)
-    rows = []
+    known = {m.name: m for m in module.MUTANTS}
+    results = {name: test for name, test in _read_table(listed).items() if name in known and names}
     with tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         for folder in ("src", "tests"):
@@ -80,10 +83,17 @@ def main(listed: str, names: list[str]) -> int:
             start = time.monotonic()
             test = noticed_by(mutant, module.TESTS, scratch)
             print(f"{mutant.name}: {test or 'SURVIVES'} ({time.monotonic() - start:.0f} s)", flush=True)
-            rows.append((mutant, test))
-    if not names:
-        (HERE / f"{listed}.md").write_text(_table(listed, rows))
-    return sum(not test for _, test in rows)
+            results[mutant.name] = test
+            rows = [(m, results[m.name]) for m in module.MUTANTS if m.name in results]
+            (HERE / f"{listed}.md").write_text(_table(listed, rows))
+    return sum(not test for test in results.values())
+
+
+def _read_table(listed: str) -> dict[str, str]:
+    file = HERE / f"{listed}.md"
+    lines = file.read_text().splitlines() if file.exists() else []
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ") and "`" in line]
+    return {row[0]: row[2].replace(_NOBODY, "").replace("\\|", "|") for row in rows}
 
 
 def _table(listed: str, rows: list[tuple[Mutant, str]]) -> str:
@@ -95,7 +105,7 @@ def _table(listed: str, rows: list[tuple[Mutant, str]]) -> str:
         "|---|---|---|",
     ]
     for mutant, test in rows:
-        escaped = (test or "**nobody**").replace("|", "\\|")
+        escaped = (test or _NOBODY).replace("|", "\\|")
         lines.append(f"| {mutant.name} | `{mutant.file}` | {escaped} |")
     return "\n".join([*lines, ""])
 
