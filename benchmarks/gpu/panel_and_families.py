@@ -1,9 +1,9 @@
 """The families on this GPU: the panel ranked, honest candidates timed, mutants rejected, and our tuned
 kernels against the best *library* of the panel.
 
-The first members come first in everything: all their experts come up side by side while mutants are
-rejected, then the panels are ranked and honest candidates timed, one at a time; the other members follow
-where there is time.
+A member of each family comes first in everything: all their experts come up side by side while mutants
+are rejected, then the panels are ranked and honest candidates timed, one at a time. The other members
+follow, family by family: their panels, what is tuned for them, and their mutants.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future, wait
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -33,27 +34,33 @@ from cudahercules.task.load import all_tasks
 from cudahercules.task.model import Task, WorkloadRole
 
 FIRST = (
-    "kernel/gemm/fp32@general",
-    "module/layernorm_fwd/fp32_4096@general",
     "module/layernorm_fwd/bf16_4096@general",
+    "module/layernorm_fwd/fp32_4096@general",
     "kernel/rotary/hd128_halved@general",
+    "kernel/softmax/bf16@general",
+    "module/fft_c2c_1d/fp32_1024@general",
+    "module/attention_fwd/hdim128_bf16_causal@hopper",
+    "kernel/gemm/bf16@hopper",
+    "kernel/sort_keys/general@general",
+    "module/cross_entropy/bf16@general",
+    "kernel/gemm_softmax/fp16@hopper",
+    "kernel/gemm/fp32@general",
 )
 REHEARSED = ("module/layernorm_fwd/fp32_4096@general", "kernel/gemm/fp32@general")
 AUTOTUNED = ("torch_compile_max_autotune",)
 COMPILED = ("torch_compile", *AUTOTUNED)
 """Experts that take 10 s a shape (20 to 60 s) to come up."""
-WARM_UP_S, COMPILE_S = 45.0, 25.0
+WARM_UP_S, COMPILE_S = 75.0, 25.0
 HOSTILE_S = 5.0
 SIDE_BY_SIDE = 4
 """Untimed gradings at a time: each is a second of process start and a millisecond of GPU."""
 
 
 def ordered_tasks() -> list[Task]:
-    """Every bundled task for ``general``; the other targets have the same members here."""
-    found = [t for t in all_tasks() if t.target.value == "general" and "benchmark" not in t.domain]
-    families = [f.rsplit("/", 1)[0] for f in FIRST]
+    """Every bundled task, those of FIRST before all, then family by family."""
+    found = [t for t in all_tasks() if "benchmark" not in t.domain]
     rank = {name: k for k, name in enumerate(FIRST)}
-    return sorted(found, key=lambda t: (rank.get(t.id, len(rank)), t.family not in families, t.id))
+    return sorted(found, key=lambda t: (rank.get(t.id, len(rank)), t.id))
 
 
 def run(section: Section) -> None:
@@ -61,26 +68,35 @@ def run(section: Section) -> None:
     first = [t for t in tasks if t.id in FIRST]
     at = section.at
     _ = section.state, at.profile, at.own_profile  # read once, before there are threads
-    late = AUTOTUNED if not section.rehearsal else COMPILED
-    mutants = Thread(target=must_fail, args=(section, first, "mutant"))
-    mutants.start()  # they need a moment of the GPU each, and nobody measures yet
-    ready = warm_up(section, first, late)
-    mutants.join()
+    ready = come_up(section, first, AUTOTUNED if not section.rehearsal else COMPILED)
     for task in first:
         rank(section, task, ready)
-    for task in sorted(first, key=lambda t: t.family == "kernel/gemm"):  # its naive kernel takes longest
+    for task in first:
         honest(section, task)
     must_fail(section, first, "hostile")
     if section.rehearsal:
         section.complete = True
         return
-    for group in [first, *([t] for t in tasks if t not in first)]:
-        if section.budget.allows(COMPILE_S):
-            rank(section, group[0], warm_up(section, group, ()))
-            for task in group if group is not first else ():
-                must_fail(section, [task], "mutant")
-                honest(section, task, only=("naive.cu", "tuned.cu"))
+    for _family, members in groupby((t for t in tasks if t not in first), key=lambda t: t.family):
+        group = list(members)
+        if not section.budget.allows(COMPILE_S):
+            return
+        ready = come_up(section, group, AUTOTUNED)
+        for task in group:
+            rank(section, task, ready)
+        for task in group:
+            honest(section, task, only="tuned")
     section.complete = section.budget.left > 5
+
+
+def come_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> set[tuple[str, str]]:
+    """``warm_up``, and the tasks' mutants meanwhile: they need a moment of the GPU each, and nobody
+    measures."""
+    mutants = Thread(target=must_fail, args=(section, tasks, "mutant"))
+    mutants.start()
+    ready = warm_up(section, tasks, without)
+    mutants.join()
+    return ready
 
 
 def warm_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> set[tuple[str, str]]:
@@ -141,11 +157,12 @@ def save(at: Station, task: Task, found: dict[str, Any], out: Path) -> None:
     (out / f"{at.gpu.slug}.lock").unlink(missing_ok=True)
 
 
-def honest(section: Section, task: Task, only: tuple[str, ...] = ()) -> None:
-    """Honest candidates against the panel's winner; tuned.cu against the best library as well."""
-    cases = [c for c in bundled(task) if c.sort == "honest" and (not only or c.file in only)]
+def honest(section: Section, task: Task, only: str = "") -> None:
+    """Honest candidates whose names begin with ``only`` against the panel's winner; the tuned ones
+    against the best library as well."""
+    cases = [c for c in bundled(task) if c.sort == "honest" and c.file.startswith(only)]
     if section.rehearsal:
-        cases = [c for c in cases if c.file == "tuned.cu"] or cases[:1]
+        cases = [c for c in cases if c.file.startswith("tuned")] or cases[:1]
     for case in cases:
         rivals: list[str | None] = [None]
         if case.file.startswith("tuned"):

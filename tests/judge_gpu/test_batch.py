@@ -39,9 +39,10 @@ def card(monkeypatch, artifact):
             raise MachineError("there is no compiler")
         return artifact
 
-    def judge(case, artifact, evidence, *, at, recordings):
+    def judge(case, artifact, evidence, *, at, recordings, limit_s):
         assert seen["judging"].acquire(blocking=False), "two candidates on the card at once"
         seen["judged"].append(case.candidate)
+        seen["limit"] = limit_s
         seen["recorded"] = {name: future.result() for name, future in recordings.items()}
         seen["judging"].release()
         return case.correct((), (), NotTimed(reason="pretend"))
@@ -166,10 +167,10 @@ def test_a_missing_source_is_said_before_anything_runs(task, sources, station, c
 def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station, card, monkeypatch):
     judge = batch.judge_on_gpu
 
-    def fail(case, artifact, evidence, *, at, recordings):
+    def fail(case, artifact, evidence, **options):
         if case.candidate == "1.cu":
             raise RuntimeError("CUDA out of memory")
-        return judge(case, artifact, evidence, at=at, recordings=recordings)
+        return judge(case, artifact, evidence, **options)
 
     monkeypatch.setattr(batch, "judge_on_gpu", fail)
     results = dict(judge_many_on_gpu(task, sources[:3], station))
@@ -180,10 +181,10 @@ def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station,
 def machine_errors(monkeypatch, names):
     judge = batch.judge_on_gpu
 
-    def fail(case, artifact, evidence, *, at, recordings):
+    def fail(case, artifact, evidence, **options):
         if case.candidate in names:
             raise MachineError("no memory")
-        return judge(case, artifact, evidence, at=at, recordings=recordings)
+        return judge(case, artifact, evidence, **options)
 
     monkeypatch.setattr(batch, "judge_on_gpu", fail)
 
@@ -207,3 +208,29 @@ def test_a_machine_error_ends_the_batch(task, sources, station, card):
     sources[0].write_text("no compiler")
     with pytest.raises(MachineError, match="no compiler"):
         list(judge_many_on_gpu(task, sources[:1], station))
+
+
+def test_bundled_candidates_are_batches_by_task(task, sources, station, card, monkeypatch):
+    """``demo`` and ``lint`` on a GPU: every case gets the verdict of its own file, with their time limit."""
+    from cudahercules.judge import bundled, gpu
+
+    started = []
+    monkeypatch.setattr(gpu, "station", lambda: station)
+    monkeypatch.setattr(station, "start_experts", lambda t: started.append(t.id), raising=False)
+    sources[1].write_text("broken")
+    moved = task.model_copy(update={"directory": sources[0].parent})
+    other = moved.model_copy(update={"member": "other"})
+    cases = [
+        bundled.Bundled(moved, "0.cu", "honest", "correct", "an honest one"),
+        bundled.Bundled(other, "2.cu", "honest", "correct", "of another task"),
+        bundled.Bundled(moved, "1.cu", "mutant", "incorrect", "does not build, in fact"),
+    ]
+    told = []
+    graded = {g.bundled.file: g for g in bundled.grade_bundled(cases, "gpu", notify=told.append)}
+    assert {name: g.verdict.candidate for name, g in graded.items()} == {
+        n: n for n in ("0.cu", "1.cu", "2.cu")
+    }
+    assert [graded[f"{k}.cu"].as_expected for k in range(3)] == [True, False, True]
+    assert graded["2.cu"].verdict.task == other.id
+    assert started[:2] == [moved.id, other.id] and card["limit"] == bundled.LIMIT_S
+    assert told[-1] == "3 of 3 candidates graded"

@@ -25,7 +25,7 @@ from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.gpu import judge_on_gpu
+from cudahercules.judge.gpu import SAMPLE_S, judge_on_gpu
 from cudahercules.judge.gpu_grading import ORDER, Recording, record_all
 from cudahercules.judge.protocol import Case, Failing, new_seed
 from cudahercules.judge.station import Station
@@ -60,12 +60,14 @@ def judge_many_on_gpu(
     *,
     resume: Path | None = None,
     compilers: int | None = None,
+    limit_s: float = SAMPLE_S,
     notify: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[tuple[int, Verdict]]:
     """Grade ``paths`` and yield (position in ``paths``, verdict) as verdicts come.
 
     ``resume``     file of finished verdicts: those in it are yielded first and not graded again
     ``compilers``  compiling threads, by default a quarter of the processors, COMPILERS at most
+    ``limit_s``    wall seconds that one sample may take
 
     A candidate that cannot be read raises UsageError before anything runs. A MachineError in building, or
     in judging two candidates in a row, ends the batch (finished verdicts are in ``resume``); of one alone
@@ -80,7 +82,7 @@ def judge_many_on_gpu(
             yield number, known
         else:
             waiting.append((number, candidate))
-    for number, verdict in _grade(task, waiting, at, compilers or default_compilers(), notify):
+    for number, verdict in _grade(task, waiting, at, compilers or default_compilers(), limit_s, notify):
         if resume is not None:
             append(resume, verdict)
         yield number, verdict
@@ -101,6 +103,7 @@ def _grade(
     waiting: Sequence[tuple[int, Candidate]],
     at: Station,
     compilers: int,
+    limit_s: float,
     notify: Callable[[str], None],
 ) -> Iterator[tuple[int, Verdict]]:
     at.start_experts(task)
@@ -127,7 +130,7 @@ def _grade(
             built = ready.get()
             room.release()
             notify(f"{count + 1} of {len(waiting)}: {built.candidate.name}")
-            yield built.number, _judge(built, at, failing)
+            yield built.number, _judge(built, at, failing, limit_s)
     finally:
         at.ahead = False
         stop.set()
@@ -170,7 +173,7 @@ def _record_ahead(built: _Built, artifact: Artifact, at: Station, recorders: Exe
         built.recordings.update(record_all(built.case, artifact, others, at, recorders))
 
 
-def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
+def _judge(built: _Built, at: Station, failing: Failing, limit_s: float) -> Verdict:
     """The verdict; its total counts compiling and judging, not the wait for the card."""
     case, result = built.case, built.result
     if isinstance(result, HerculesError):
@@ -182,7 +185,7 @@ def _judge(built: _Built, at: Station, failing: Failing) -> Verdict:
     case.use_artifact(result)
     evidence = Evidence(task=case.task, candidate=built.candidate, artifact=result)
     try:
-        verdict = judge_on_gpu(case, result, evidence, at=at, recordings=built.recordings)
+        verdict = judge_on_gpu(case, result, evidence, at=at, recordings=built.recordings, limit_s=limit_s)
     except MachineError as error:
         failing.met(error)
         return case.infrastructure_error(str(error))

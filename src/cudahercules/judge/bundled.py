@@ -66,26 +66,46 @@ def grade_bundled(
     workers: int = 2,
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[Graded]:
-    """Grade candidates, on a CPU several at a time, and yield each when it is done.
+    """Grade candidates and yield each when it is done: on a CPU several at a time, on a GPU as batches, a
+    task after the other, while the opponents of later tasks come up.
 
     A MachineError ends the whole; an infrastructure_error verdict does not.
     """
-    total, done = len(cases), 0
-    pool = ThreadPoolExecutor(max_workers=1 if device == "gpu" else workers, thread_name_prefix="bundled")
+    graded = _on_the_card(cases) if device == "gpu" else _side_by_side(cases, workers)
+    for done, each in enumerate(graded, 1):
+        if notify is not None:
+            notify(f"{done} of {len(cases)} candidates graded")
+        yield each
+
+
+def _side_by_side(cases: Sequence[Bundled], workers: int) -> Iterator[Graded]:
+    pool = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="bundled")
     try:
-        futures = [pool.submit(_grade_one, case, device) for case in cases]
-        for future in as_completed(futures):
-            done += 1
-            if notify is not None:
-                notify(f"{done} of {total} candidates graded")
+        for future in as_completed([pool.submit(_grade_one, case) for case in cases]):
             yield future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _grade_one(case: Bundled, device: str) -> Graded:
+def _on_the_card(cases: Sequence[Bundled]) -> Iterator[Graded]:
+    from cudahercules.judge.batch import judge_many_on_gpu
+    from cudahercules.judge.gpu import station
+
+    at = station()
+    by_task: dict[str, list[Bundled]] = {}
+    for case in cases:
+        by_task.setdefault(case.task.id, []).append(case)
+    for mine in by_task.values():
+        at.start_experts(mine[0].task)
+    for mine in by_task.values():
+        paths = [case.path for case in mine]
+        for position, verdict in judge_many_on_gpu(mine[0].task, paths, at, limit_s=LIMIT_S):
+            yield Graded(mine[position], verdict, verdict.seconds.total)
+
+
+def _grade_one(case: Bundled) -> Graded:
     start = time.monotonic()
-    verdict = grade(case.task, case.path, device, limit_s=LIMIT_S)
+    verdict = grade(case.task, case.path, "cpu", limit_s=LIMIT_S)
     return Graded(case, verdict, time.monotonic() - start)
 
 

@@ -24,6 +24,7 @@ from cudahercules.task.model import Task, WorkloadRole
 
 __all__ = [
     "ORDER",
+    "SAMPLE_S",
     "Rival",
     "find_gpu",
     "get_ready",
@@ -33,6 +34,9 @@ __all__ = [
     "rivals_memory",
     "station",
 ]
+
+SAMPLE_S = 60.0
+"""Wall seconds that one sample may take, its inputs and eviction included."""
 
 _station: Station | None = None
 
@@ -75,7 +79,7 @@ def judge_on_gpu(
     evidence: Evidence,
     *,
     roles: Sequence[WorkloadRole] = ORDER,
-    limit_s: float = 60.0,
+    limit_s: float = SAMPLE_S,
     at: Station | None = None,
     against: str | None = None,
     rival: Rival | None = None,
