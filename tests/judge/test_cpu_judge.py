@@ -21,7 +21,7 @@ from cudahercules.emulator.outcome import (
     UnsupportedInstruction,
 )
 from cudahercules.errors import PlanError
-from cudahercules.judge import cpu
+from cudahercules.judge import cpu, orders
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.operands import from_bytes, reference_of, to_bytes
 from cudahercules.judge.protocol import Case
@@ -80,7 +80,7 @@ def judge(monkeypatch, tmp_path):
             solve=(launch,),
         )
 
-    def right(plan, _artifact, contents, _limit_s):
+    def right(plan, _artifact, contents, _limit_s, asynchrony):
         workload = next(w for w in task.workloads if w.name == plan.workload)
         values = {t.name: from_bytes(task, t, workload, contents[t.name]) for t in task.inputs}
         answers = reference_of(family_module(task), task, workload, values)
@@ -88,7 +88,10 @@ def judge(monkeypatch, tmp_path):
             contents[tensor.name][:] = to_bytes(answers[tensor.name].astype(tensor.dtype.numpy))
         return DONE
 
-    def run(*, emulate=right, record=plan_of, roles=cpu.CHECKED_ROLES, seed="s"):
+    def run(
+        *, emulate=right, record=plan_of, roles=cpu.CHECKED_ROLES, seed="s", asynchronous=False, order=None
+    ):
+        monkeypatch.setattr(orders, "is_asynchronous", lambda *_: asynchronous)
         monkeypatch.setattr(cpu, "record", record)
         monkeypatch.setattr(cpu, "emulate", emulate)
         monkeypatch.setattr(cpu, "_compile_ahead", lambda _artifact: None)
@@ -102,7 +105,9 @@ def judge(monkeypatch, tmp_path):
             architecture="80",
         )
         evidence = Evidence(task=task)
-        verdict = cpu.judge_on_cpu(case, artifact, load_profile("80"), evidence, roles=roles, limit_s=9.0)
+        verdict = cpu.judge_on_cpu(
+            case, artifact, load_profile("80"), evidence, roles=roles, limit_s=9.0, asynchrony=order
+        )
         return verdict, evidence.plans
 
     run.right, run.plan_of, run.task = right, plan_of, task
@@ -123,9 +128,9 @@ def test_right_answers_are_correct_and_every_workload_has_its_row(judge):
 def test_the_seed_decides_the_inputs(judge):
     seen = []
 
-    def watch(plan, artifact, contents, limit_s):
+    def watch(plan, artifact, contents, limit_s, asynchrony):
         seen.append(contents["a"].copy())
-        return judge.right(plan, artifact, contents, limit_s)
+        return judge.right(plan, artifact, contents, limit_s, asynchrony)
 
     for seed in ("s", "s", "t"):
         judge(emulate=watch, seed=seed, roles=(WorkloadRole.SMOKE,))
@@ -138,14 +143,14 @@ def test_smoke_alone_says_so(judge):
 
 
 def test_outputs_hold_poison_before_the_call(judge):
-    verdict, _ = judge(emulate=lambda *_: DONE)
+    verdict, _ = judge(emulate=lambda *_, **__: DONE)
     assert verdict.kind == "incorrect" and verdict.wrong.reason == "unwritten"
     assert verdict.wrong.wrong == verdict.wrong.total and verdict.workload == "smoke"
 
 
 def test_a_later_failure_keeps_the_rows_before_it(judge):
-    def fails_third(plan, artifact, contents, limit_s):
-        outcome = judge.right(plan, artifact, contents, limit_s)
+    def fails_third(plan, artifact, contents, limit_s, asynchrony):
+        outcome = judge.right(plan, artifact, contents, limit_s, asynchrony)
         if plan.workload == "deep":
             contents["c"].view(np.float32)[5] += 1
         return outcome
@@ -157,8 +162,8 @@ def test_a_later_failure_keeps_the_rows_before_it(judge):
 
 
 def test_a_changed_input_is_found_even_if_the_answer_is_right(judge):
-    def writes(plan, artifact, contents, limit_s):
-        outcome = judge.right(plan, artifact, contents, limit_s)
+    def writes(plan, artifact, contents, limit_s, asynchrony):
+        outcome = judge.right(plan, artifact, contents, limit_s, asynchrony)
         contents["b"].view(np.float32)[41] = 0
         return outcome
 
@@ -169,13 +174,15 @@ def test_a_changed_input_is_found_even_if_the_answer_is_right(judge):
 
 def test_each_outcome_of_the_emulator_has_its_verdict(judge):
     fault = Fault(what="out_of_bounds", message="4 bytes past c", kernel="multiply", block=(1, 0, 0))
-    verdict, _ = judge(emulate=lambda *_: fault)
+    verdict, _ = judge(emulate=lambda *_, **__: fault)
     assert (verdict.kind, verdict.fault, verdict.workload) == ("crash", fault, "smoke")
-    verdict, _ = judge(emulate=lambda *_: OutOfFuel(kernel="multiply", limit="wall 9 s", file="k.cu", line=4))
+    verdict, _ = judge(
+        emulate=lambda *_, **__: OutOfFuel(kernel="multiply", limit="wall 9 s", file="k.cu", line=4)
+    )
     assert (verdict.kind, verdict.stage, verdict.limit_s) == ("timeout", "run", 9.0)
     assert "multiply" in verdict.message and "k.cu:4" in verdict.message
     unknown = UnsupportedInstruction(instruction="wgmma.fence.sync.aligned", kernel="multiply")
-    verdict, _ = judge(emulate=lambda *_: Unsupported(instructions=(unknown,)))
+    verdict, _ = judge(emulate=lambda *_, **__: Unsupported(instructions=(unknown,)))
     assert verdict.kind == "unsupported_on_cpu" and "wgmma.fence" in verdict.message
 
 
@@ -206,8 +213,68 @@ def test_a_forged_plan_is_a_contract_error(judge):
 
 
 def test_an_error_of_ours_is_not_the_candidates(judge):
-    def broken(*_):
+    def broken(*_, **__):
         raise RuntimeError("bug")
 
     with pytest.raises(RuntimeError, match="bug"):
         judge(emulate=broken)
+
+
+# --- orders of asynchronous work -------------------------------------------------------------------
+
+
+class _Watched:
+    """Emulates with right answers, except in orders that begin with ``wrong``; writes down the orders."""
+
+    def __init__(self, judge, wrong="never"):
+        self.judge, self.wrong, self.orders = judge, wrong, []
+
+    def __call__(self, plan, artifact, contents, limit_s, asynchrony):
+        self.orders.append(asynchrony)
+        outcome = self.judge.right(plan, artifact, contents, limit_s, asynchrony)
+        if asynchrony.startswith(self.wrong):
+            contents["c"].view(np.float32)[5] += 1
+        return outcome
+
+
+def test_synchronous_work_is_run_once(judge):
+    watched = _Watched(judge)
+    verdict, _ = judge(emulate=watched)
+    assert set(watched.orders) == {"late"} and len(watched.orders) == len(verdict.checks)
+    assert all(row.asynchrony == () for row in verdict.checks)
+
+
+def test_asynchronous_work_is_run_late_and_in_a_random_order_that_the_seed_decides(judge):
+    verdicts = [judge(emulate=_Watched(judge), asynchronous=True, seed=seed)[0] for seed in ("s", "s", "t")]
+    rows = [[row.asynchrony for row in verdict.checks] for verdict in verdicts]
+    assert all(order[0] == "late" and order[1].startswith("random:") for order in rows[0])
+    assert rows[0] == rows[1] != rows[2] and len(set(rows[0])) == len(rows[0])
+
+
+def test_an_order_that_was_asked_for_is_the_only_one(judge):
+    watched = _Watched(judge)
+    verdict, _ = judge(emulate=watched, asynchronous=True, order="eager")
+    assert set(watched.orders) == {"eager"} and verdict.checks[0].asynchrony == ("eager",)
+
+
+def test_an_answer_that_only_a_random_order_spoils_is_incorrect_and_says_so(judge):
+    verdict, _ = judge(emulate=_Watched(judge, "random"), asynchronous=True)
+    assert verdict.kind == "incorrect" and verdict.asynchrony == orders.random_order("s", "smoke")
+    assert verdict.right_in == ("late",)
+    assert (
+        "a wait, a fence or a commit is missing" in verdict.message and verdict.asynchrony in verdict.message
+    )
+
+
+def test_an_answer_that_lateness_spoils_is_compared_with_eager(judge):
+    watched = _Watched(judge, "late")
+    verdict, _ = judge(emulate=watched, asynchronous=True)
+    assert watched.orders == ["late", "eager"]
+    assert (verdict.asynchrony, verdict.right_in) == ("late", ("eager",))
+    assert "is missing" in verdict.message
+
+
+def test_an_answer_that_is_wrong_in_every_order_is_just_wrong(judge):
+    verdict, _ = judge(emulate=_Watched(judge, ""), asynchronous=True)
+    assert (verdict.kind, verdict.asynchrony, verdict.right_in) == ("incorrect", "late", ())
+    assert "missing" not in verdict.message

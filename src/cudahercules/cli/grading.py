@@ -17,6 +17,14 @@ TaskName = Annotated[
     str, typer.Argument(metavar="TASK", help="A task's id, or the part of it that is unique.")
 ]
 Device = Annotated[str, typer.Option(metavar="auto|gpu|cpu", help="Where the plan runs; auto takes a GPU.")]
+Asynchrony = Annotated[
+    str | None,
+    typer.Option(
+        "--async",
+        metavar="ORDER",
+        help="When asynchronous work takes effect in the emulator: eager, late or random:SEED.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable output (docs/verdicts.md).")]
 
 
@@ -46,6 +54,7 @@ def grade(
         float,
         typer.Option(metavar="SECONDS", min=0.1, max=86400, help="Wall time that one workload may run."),
     ] = 60.0,
+    asynchrony: Asynchrony = None,
 ) -> None:
     """Grade candidates: one verdict each, as they come."""
     from cudahercules.build.candidate import load_candidate
@@ -71,6 +80,7 @@ def grade(
         seed=seed,
         roles=(WorkloadRole.SMOKE,) if smoke else None,
         limit_s=limit,
+        asynchrony=asynchrony,
         resume=resume,
         notify=(reporter := Progress()),
     )

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudahercules.build.artifact import Artifact
+from cudahercules.emulator.asynchrony import parsed
 from cudahercules.emulator.space import PAGE, Region, Space, page_runs
 from cudahercules.emulator.tensor_map import encode
-from cudahercules.errors import MachineError, PlanError, UsageError
+from cudahercules.errors import MachineError, PlanError
 from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Upload
 
 
@@ -61,7 +62,7 @@ def write_job(
 ) -> Job:
     """``asynchrony`` as in ``emulate``. Raises UsageError for another word, PlanError where an operation
     leaves its memory, MachineError if memory is short."""
-    mode, seed = _asynchrony(asynchrony)
+    mode, seed = parsed(asynchrony)
     offset = 0
     places: dict[str, tuple[int, int]] = {}
     lines: list[str] = []
@@ -104,16 +105,6 @@ def write_job(
     mapped[blobs.start : blobs.start + blobs.size] = b"".join(blobs.parts)
     lines.insert(0, f"job {memory} {result_fd} {total} {threads} {seconds} {plan.stack_limit} {mode} {seed}")
     return Job(lines, memory, mapped, places)
-
-
-def _asynchrony(text: str) -> tuple[int, int]:
-    """The mode's number (as in ``state.hpp``) and its seed."""
-    if text in ("eager", "late"):
-        return ("eager", "late").index(text), 0
-    word, _, seed = text.partition(":")
-    if word == "random" and seed.isdecimal() and int(seed) < 1 << 64:
-        return 2, int(seed)
-    raise UsageError(f"asynchrony is eager, late or random:SEED, not {text!r}")
 
 
 def _memory_file(size: int) -> tuple[int, mmap.mmap]:

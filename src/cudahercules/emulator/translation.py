@@ -28,7 +28,8 @@ class ModuleVariable:
 @dataclass(frozen=True)
 class Built:
     """A translated module. With anything in ``unsupported`` there is no library. ``parameters`` says where
-    the code expects each kernel's parameters: (offset, size) in bytes."""
+    the code expects each kernel's parameters: (offset, size) in bytes; ``asynchronous`` whether it has
+    instructions that complete later, or wait for such."""
 
     directory: Path
     variables: tuple[ModuleVariable, ...]
@@ -36,6 +37,7 @@ class Built:
     kernels: tuple[str, ...]
     parameters: dict[str, tuple[tuple[int, int], ...]]
     unsupported: tuple[UnsupportedInstruction, ...]
+    asynchronous: bool
 
     @property
     def library(self) -> Path:
@@ -63,7 +65,7 @@ def _make(ptx: str, counting: bool, directory: Path) -> None:
     except PtxError as error:
         # Not one instruction but the whole text: a managed variable, a texture reference.
         refused = UnsupportedInstruction(instruction=str(error), kernel="")
-        translation = Translation("", (), (), (), (), (), (refused,))
+        translation = Translation("", (), (), (), (), (), (refused,), False)
     meta = {
         "variables": [
             {
@@ -80,6 +82,7 @@ def _make(ptx: str, counting: bool, directory: Path) -> None:
         "kernels": translation.kernels,
         "parameters": dict(zip(translation.kernels, translation.parameters, strict=True)),
         "unsupported": [u.model_dump() for u in translation.unsupported],
+        "asynchronous": translation.asynchronous,
     }
     (directory / "module.json").write_text(json.dumps(meta))
     sites = [[s.function, s.file, s.line, s.instruction] for s in translation.sites]
@@ -110,4 +113,5 @@ def _load(directory: Path) -> Built:
         tuple(meta["kernels"]),
         {name: tuple((at, size) for at, size in places) for name, places in meta["parameters"].items()},
         tuple(UnsupportedInstruction(**u) for u in meta["unsupported"]),
+        meta["asynchronous"],
     )

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from cudahercules.build.artifact import Artifact
+from cudahercules.emulator.asynchrony import LATE
 from cudahercules.emulator.native import host_program
 from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupported
 from cudahercules.emulator.run import emulate
@@ -27,6 +28,7 @@ from cudahercules.errors import HerculesError, MachineError, PlanError
 from cudahercules.judge.checks import check_inputs_unchanged, check_output
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.operands import from_bytes, reference_of, to_bytes
+from cudahercules.judge.orders import orders_of, other_order
 from cudahercules.judge.protocol import CHECKED_ROLES, Case, kernel_reports, sample_seed
 from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.profile import DeviceProfile
@@ -49,11 +51,14 @@ def judge_on_cpu(
     *,
     roles: Sequence[WorkloadRole] = CHECKED_ROLES,
     limit_s: float = LIMIT_S,
+    asynchrony: str | None = None,
 ) -> Verdict:
     """The verdict on an artifact; plans of the workloads that ran are put into ``evidence``.
 
     ``roles`` restricts the workloads (bench sizes are never run here). ``limit_s`` bounds the
-    emulation of one workload. Raises MachineError if this machine lacks something.
+    emulation of one workload. ``asynchrony`` (``eager``, ``late``, ``random:SEED``) takes the place of the
+    two orders in which workloads with asynchronous work are run otherwise. Raises MachineError if this
+    machine lacks something.
     """
     workloads = case.task.workloads_of(*(role for role in CHECKED_ROLES if role in roles))
     workloads = tuple(sorted(workloads, key=lambda w: CHECKED_ROLES.index(w.role)))
@@ -73,7 +78,7 @@ def judge_on_cpu(
             if number + 1 < len(workloads):
                 upcoming = _start_recording(pool, case, artifact, workloads[number + 1], profile)
             case.notify(f"running {workload.name}")
-            run = _Run(case, artifact, family, workload, plan, limit_s)
+            run = _Run(case, artifact, family, workload, plan, limit_s, asynchrony)
             row = run.judge(pool, passed)
             if not isinstance(row, Checked):
                 return row
@@ -174,6 +179,9 @@ def _recorded(
     return case.contract_error(result.message, workload.name)
 
 
+_FAILURES = (Fault, OutOfFuel, Unsupported)
+
+
 @dataclass
 class _Run:
     """One workload of one grading: operands in, outputs out, row or failure back."""
@@ -184,46 +192,84 @@ class _Run:
     workload: Workload
     plan: LaunchPlan
     limit_s: float
+    asynchrony: str | None = None
 
     @property
     def task(self) -> Task:
         return self.case.task
 
     def judge(self, pool: ThreadPoolExecutor, passed: Sequence[Checked]) -> Checked | Verdict:
+        """The workload's row, or the verdict that ends the grading."""
         start = time.monotonic()
-        seed = sample_seed(self.case.seed, self.workload.name)
         values, contents = self.operands()
         reference = pool.submit(partial(reference_of, self.family, self.task, self.workload, values))
-        ran = time.monotonic()
-        try:
-            outcome = emulate(self.plan, self.artifact, contents, self.limit_s)
-        except PlanError as error:
-            return self.case.contract_error(str(error), self.workload.name)
-        finally:
-            self.case.watch.run += time.monotonic() - ran
-        if not isinstance(outcome, Completed):
-            return self._failure(outcome)
-        checked = time.monotonic()
-        result = self._check(contents, values, reference.result())
-        self.case.watch.check += time.monotonic() - checked
-        if isinstance(result, WrongOutput):
-            return self.case.incorrect(self.workload.name, result, passed)
+        orders = (self.asynchrony,) if self.asynchrony else self._orders()
+        right: list[str] = []
+        for order in orders or (LATE,):
+            if right:
+                contents = self._all_contents(values)
+            result = self._once(order, contents, values, reference)
+            named = order if orders else ""
+            if isinstance(result, WrongOutput):
+                hidden = self._right_elsewhere(order, values, reference) if orders and not right else ()
+                return self.case.incorrect(self.workload.name, result, passed, named, (*right, *hidden))
+            if not isinstance(result, tuple):
+                return self._failure(result, named) if isinstance(result, _FAILURES) else result
+            right.append(order)
         return Checked(
             workload=self.workload.name,
             role=self.workload.role.value,
-            seed=str(seed),
+            seed=str(sample_seed(self.case.seed, self.workload.name)),
             dimensions=self.workload.dimensions,
             outputs=result,
             launches=len(self.plan.launches),
             plan_sha256=self.plan.sha256,
             seconds=round(time.monotonic() - start, 4),
+            asynchrony=orders,
         )
+
+    def _orders(self) -> tuple[str, ...]:
+        return orders_of(self.plan, self.artifact, self.case.seed, self.workload.name)
+
+    def _once(
+        self,
+        order: str,
+        contents: dict[str, np.ndarray],
+        values: dict[str, np.ndarray],
+        reference: Future[dict[str, Any]],
+    ) -> tuple[OutputCheck, ...] | WrongOutput | Fault | OutOfFuel | Unsupported | Verdict:
+        """Emulate the plan in one order of asynchronous work and check what came out."""
+        ran = time.monotonic()
+        try:
+            outcome = emulate(self.plan, self.artifact, contents, self.limit_s, asynchrony=order)
+        except PlanError as error:
+            return self.case.contract_error(str(error), self.workload.name)
+        finally:
+            self.case.watch.run += time.monotonic() - ran
+        if not isinstance(outcome, Completed):
+            return outcome
+        expected = reference.result()
+        checked = time.monotonic()
+        result = self._check(contents, values, expected)
+        self.case.watch.check += time.monotonic() - checked
+        return result
+
+    def _right_elsewhere(
+        self, order: str, values: dict[str, np.ndarray], reference: Future[dict[str, Any]]
+    ) -> tuple[str, ...]:
+        """An order in which the answer that is wrong in ``order`` comes out right, if there is one."""
+        other = other_order(order)
+        result = self._once(other, self._all_contents(values), values, reference)
+        return (other,) if isinstance(result, tuple) else ()
 
     def operands(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The inputs' values, and what every buffer holds before the call."""
         seed = sample_seed(self.case.seed, self.workload.name)
         values = {t.name: generate(self.task, t, self.workload, seed) for t in self.task.inputs}
-        return values, {t.name: self._contents(t, values) for t in self.task.tensors}
+        return values, self._all_contents(values)
+
+    def _all_contents(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        return {t.name: self._contents(t, values) for t in self.task.tensors}
 
     def _contents(self, tensor: Tensor, values: dict[str, np.ndarray]) -> np.ndarray:
         """What the tensor's buffer holds before the call: its values, or poison."""
@@ -231,10 +277,10 @@ class _Run:
             return poison(self.task.nbytes(tensor, self.workload), tensor.dtype)
         return to_bytes(values[tensor.name]).copy()
 
-    def _failure(self, outcome: Fault | OutOfFuel | Unsupported) -> Verdict:
+    def _failure(self, outcome: Fault | OutOfFuel | Unsupported, order: str) -> Verdict:
         name = self.workload.name
         if isinstance(outcome, Fault):
-            return self.case.crash(name, outcome)
+            return self.case.crash(name, outcome, order)
         if isinstance(outcome, Unsupported):
             return self.case.unsupported(outcome.instructions)
         place = f" at {outcome.file}:{outcome.line}" if outcome.file else ""

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import BuildFailure, build
 from cudahercules.build.toolchain import install_extra, resolve_architecture
+from cudahercules.emulator.asynchrony import parsed
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
 from cudahercules.judge.cpu import LIMIT_S, get_ready, judge_on_cpu
@@ -37,6 +38,7 @@ def grade(
     *,
     roles: Sequence[WorkloadRole] | None = None,
     limit_s: float = LIMIT_S,
+    asynchrony: str | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Verdict:
     """Grade the candidate at ``path`` (a .cu file or a directory of sources).
@@ -46,6 +48,8 @@ def grade(
     ``seed``      repeats the inputs of an earlier grading (its verdict's ``seed``); else secret
     ``roles``     restricts the workloads; all that the device can run otherwise
     ``limit_s``   wall seconds that one workload may run
+    ``asynchrony`` in which order asynchronous work takes effect on the CPU: "eager", "late" or "random:SEED";
+                  late and one random order otherwise
     ``notify``    is called with a few words whenever a stage begins
 
     Raises UsageError for what the caller got wrong (task, file, directory, device) and MachineError
@@ -54,9 +58,19 @@ def grade(
     """
     task = load_task(task) if isinstance(task, str) else task
     kind = choose_device(device)
+    _check_asynchrony(asynchrony, kind)
     if evidence is not None:
         evidence_directory.check_directory(Path(evidence))
-    grading = Grading(task, Path(path), kind, seed=seed, roles=roles, limit_s=limit_s, notify=notify)
+    grading = Grading(
+        task,
+        Path(path),
+        kind,
+        seed=seed,
+        roles=roles,
+        limit_s=limit_s,
+        asynchrony=asynchrony,
+        notify=notify,
+    )
     verdict = grading.verdict()
     if evidence is not None:
         grading.case.notify("writing evidence")
@@ -78,9 +92,10 @@ class Grading:
         seed: str | None = None,
         roles: Sequence[WorkloadRole] | None = None,
         limit_s: float = LIMIT_S,
+        asynchrony: str | None = None,
         notify: Callable[[str], None] | None = None,
     ):
-        self.kind, self.roles, self.limit_s = kind, roles, limit_s
+        self.kind, self.roles, self.limit_s, self.asynchrony = kind, roles, limit_s, asynchrony
         self.candidate = load_candidate(path)
         self.case = new_case(task, self.candidate, seed, notify)
         self.evidence = Evidence(task=task, candidate=self.candidate)
@@ -121,6 +136,7 @@ def grade_many(
     seed: str | None = None,
     roles: Sequence[WorkloadRole] | None = None,
     limit_s: float = LIMIT_S,
+    asynchrony: str | None = None,
     resume: Path | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[Verdict]:
@@ -136,6 +152,9 @@ def grade_many(
     kind = choose_device(device)
     if resume is not None and roles is not None:
         raise UsageError("--resume keeps whole verdicts: leave --smoke out")
+    _check_asynchrony(asynchrony, kind)
+    if resume is not None and asynchrony is not None:
+        raise UsageError("--resume keeps whole verdicts: leave --async out")
     directories = list(evidence) if evidence is not None else [None] * len(paths)
     plain = seed is None and roles is None and limit_s == LIMIT_S and not any(directories)
     if kind == "gpu" and plain and (len(paths) > 1 or resume is not None):
@@ -150,7 +169,17 @@ def grade_many(
             continue
         tell = (lambda stage, name=path.name: notify(f"{name}: {stage}")) if notify else None
         try:
-            verdict = grade(task, path, kind, directory, seed, roles=roles, limit_s=limit_s, notify=tell)
+            verdict = grade(
+                task,
+                path,
+                kind,
+                directory,
+                seed,
+                roles=roles,
+                limit_s=limit_s,
+                asynchrony=asynchrony,
+                notify=tell,
+            )
             failing.passed()
         except MachineError as error:
             failing.met(error, last=len(paths) == 1)
@@ -210,7 +239,15 @@ def _judge(grading: Grading, rival: Grading | None) -> Verdict:
         )
     profile = load_profile(architecture)
     chosen = tuple(roles or CHECKED_ROLES)
-    return judge_on_cpu(case, artifact, profile, evidence, roles=chosen, limit_s=grading.limit_s)
+    return judge_on_cpu(
+        case,
+        artifact,
+        profile,
+        evidence,
+        roles=chosen,
+        limit_s=grading.limit_s,
+        asynchrony=grading.asynchrony,
+    )
 
 
 def _rival(grading: Grading | None) -> Any:
@@ -243,6 +280,15 @@ def choose_device(device: str) -> Literal["gpu", "cpu"]:
     if device == "gpu":
         raise MachineError(f"--device gpu: {missing}. Use --device cpu to check answers in the emulator")
     return "cpu"
+
+
+def _check_asynchrony(asynchrony: str | None, kind: str) -> None:
+    """Raises UsageError for a word that is none, and where a GPU decides."""
+    if asynchrony is None:
+        return
+    parsed(asynchrony)
+    if kind == "gpu":
+        raise UsageError("--async is for the emulator, a GPU has an order of its own: add --device cpu")
 
 
 def _why_no_gpu() -> str | None:

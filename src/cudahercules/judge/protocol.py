@@ -16,6 +16,7 @@ from cudahercules.build.artifact import Artifact, CompilerMessage
 from cudahercules.emulator.outcome import Fault, UnsupportedInstruction
 from cudahercules.errors import MachineError, UsageError
 from cudahercules.judge import verdict as v
+from cudahercules.judge.orders import missing_order
 from cudahercules.judge.timeline import Timeline
 from cudahercules.names import demangled, readable
 from cudahercules.record.plan import LaunchPlan
@@ -123,8 +124,10 @@ class Case:
     def contract_error(self, message: str, workload: str = "") -> v.ContractError:
         return v.ContractError(message=readable(message), workload=workload, **self._facts())
 
-    def crash(self, workload: str, fault: Fault) -> v.Crash:
-        return v.Crash(message=fault.message, workload=workload, fault=fault, **self._facts())
+    def crash(self, workload: str, fault: Fault, asynchrony: str = "") -> v.Crash:
+        return v.Crash(
+            message=fault.message, workload=workload, fault=fault, asynchrony=asynchrony, **self._facts()
+        )
 
     def host_crash(self, workload: str, message: str) -> v.Crash:
         """The candidate's host code crashed while its launches were recorded."""
@@ -133,9 +136,26 @@ class Case:
     def timeout(self, stage: Any, message: str, limit_s: float, workload: str = "") -> v.Timeout:
         return v.Timeout(message=message, stage=stage, limit_s=limit_s, workload=workload, **self._facts())
 
-    def incorrect(self, workload: str, wrong: v.WrongOutput, passed: Iterable[v.Checked]) -> v.Incorrect:
+    def incorrect(
+        self,
+        workload: str,
+        wrong: v.WrongOutput,
+        passed: Iterable[v.Checked],
+        asynchrony: str = "",
+        right_in: tuple[str, ...] = (),
+    ) -> v.Incorrect:
+        """``asynchrony`` and ``right_in``: in which orders of asynchronous work it is wrong and right."""
+        message = wrong.message
+        if right_in:
+            message = f"{message.rstrip('.')}. {missing_order(asynchrony, right_in[0])}"
         return v.Incorrect(
-            message=wrong.message, workload=workload, wrong=wrong, passed=tuple(passed), **self._facts()
+            message=message,
+            workload=workload,
+            wrong=wrong,
+            passed=tuple(passed),
+            asynchrony=asynchrony,
+            right_in=right_in,
+            **self._facts(),
         )
 
     def cheating(self, message: str, evidence: Iterable[str]) -> v.Cheating:

@@ -67,7 +67,8 @@ class OutputCheck(Model):
 
 
 class Checked(Model):
-    """A workload whose outputs were all right."""
+    """A workload whose outputs were all right. ``asynchrony`` has the orders of asynchronous work in which
+    the CPU judge ran it; none where nothing in it is asynchronous."""
 
     workload: str
     role: str
@@ -78,6 +79,7 @@ class Checked(Model):
     plan_sha256: str
     seconds: float
     samples: int = 1
+    asynchrony: tuple[str, ...] = ()
 
 
 class WrongOutput(Model):
@@ -190,10 +192,13 @@ class ContractError(_Verdict):
 
 
 class Crash(_Verdict):
+    """``asynchrony`` as in Incorrect."""
+
     kind: Literal["crash"] = "crash"
     message: str
     workload: str
     fault: Fault
+    asynchrony: str = ""
 
 
 class Timeout(_Verdict):
@@ -207,11 +212,16 @@ class Timeout(_Verdict):
 
 
 class Incorrect(_Verdict):
+    """``asynchrony`` is the order of asynchronous work in which the CPU judge saw it ("" where nothing is
+    asynchronous), ``right_in`` those in which the same workload was right."""
+
     kind: Literal["incorrect"] = "incorrect"
     message: str
     workload: str
     wrong: WrongOutput
     passed: tuple[Checked, ...] = ()
+    asynchrony: str = ""
+    right_in: tuple[str, ...] = ()
 
 
 class Cheating(_Verdict):

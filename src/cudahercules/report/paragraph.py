@@ -46,7 +46,8 @@ def explanation(verdict: Verdict) -> str:
     where = f"In workload {workload}: " if workload else ""
     text = f"{where}{verdict.message}{_source(verdict)}"
     if verdict.kind == "incorrect":
-        text = f"{text.rstrip('.')}. {hint(verdict.wrong)}".rstrip()
+        advice = f"`hercules debug --async {verdict.asynchrony}` looks for it." if verdict.right_in else ""
+        text = f"{text.rstrip('.')}. {advice or hint(verdict.wrong)}".rstrip()
         names = [row.workload for row in verdict.passed]
         if names:
             text += f" Passed before: {', '.join(names)}."

@@ -89,7 +89,7 @@ class Translation:
     """``source`` is the C++ text; ``symbols`` the module variables in the order of ``rt_symbols``,
     ``functions`` the device functions by handle, ``kernels`` the names of the kernels and ``parameters``
     where each one's parameters lie: (offset, size) in bytes. With anything in ``unsupported`` the source
-    is not to be used."""
+    is not to be used. ``asynchronous`` says whether anything in it completes later than it is issued."""
 
     source: str
     symbols: tuple[Variable, ...]
@@ -98,6 +98,7 @@ class Translation:
     parameters: tuple[tuple[tuple[int, int], ...], ...]
     sites: tuple[Site, ...]
     unsupported: tuple[UnsupportedInstruction, ...]
+    asynchronous: bool
 
 
 def translate(module: Module, counting: bool = False) -> Translation:
@@ -159,6 +160,7 @@ class _Translator:
                 UnsupportedInstruction(instruction=name, kernel=kernel, file=file, line=line, count=count)
                 for (name, kernel, file, line), count in self.refused.items()
             ),
+            any(_is_asynchronous(f) for f in self.module.functions.values()),
         )
 
     def _refuse(self, name: str, function: str, file: str, line: int) -> None:
@@ -316,6 +318,14 @@ def _cluster(kernel: Function) -> str:
     """The cluster dimensions that the kernel was compiled for, as a C++ initialiser."""
     fixed = kernel.directives.get("reqnctapercluster", ())
     return "{" + ", ".join(map(str, (*fixed, 1, 1)[:3] if fixed else (0, 0, 0))) + "}"
+
+
+def _is_asynchronous(function: Function) -> bool:
+    return any(
+        isinstance(item, Instruction)
+        and (item.opcode in ("wgmma", "mbarrier") or "async" in item.modifiers[:2])
+        for item in function.body or ()
+    )
 
 
 def _ends(item: Instruction | LabelMark) -> bool:
