@@ -66,9 +66,12 @@ def run(section: Section) -> None:
 
 def report(state: State) -> None:
     groups: dict[str, list[dict]] = {}
+    opponents: dict[str, list[float]] = {}  # microseconds that the candidate takes longer
     for key, row in state.data.items():
-        family, workload, _, _ = key.split(" ")
+        family, workload, how, _ = key.split(" ")
         groups.setdefault(f"{family} {workload}", []).append(row)
+        if "ratio" in row:
+            opponents.setdefault(how, []).append((1 / row["ratio"] - 1) * row["expert_us"])
     rows, called_of_all = [], 0
     for name, trials in groups.items():
         valid = [t for t in trials if "ratio" in t]
@@ -95,3 +98,7 @@ def report(state: State) -> None:
         )
     header = ["kernel", "trials", "us", "called", "on_par", "unres", "invalid", "half %", "bias % max % s"]
     table(f"A/A: {len(state.data)} of {TRIALS} trials, {called_of_all} called different", header, rows)
+    for how, longer in opponents.items():
+        low, middle, high = statistics.quantiles(longer, n=4) if len(longer) > 1 else longer * 3
+        said = f"{middle:+.2f} us longer (quartiles {low:+.2f}, {high:+.2f}; {len(longer)} trials)"
+        print(f"  against the {how}: the candidate takes {said}")

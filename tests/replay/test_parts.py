@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 from by_hand import add_launch, make_plan, store_launch
@@ -16,6 +17,7 @@ from cudahercules.replay.arena import whole_pages
 from cudahercules.replay.image import variable_sections
 from cudahercules.replay.interface import DeviceArray, Request
 from cudahercules.replay.messages import ANSWER, ORDER, At, Channel, Closed, Done, End, Handed, Piece, Run
+from cudahercules.replay.sampler import Operand, Sampler
 
 
 @pytest.fixture
@@ -110,3 +112,26 @@ def test_device_arrays_speak_the_array_interface():
     assert described["shape"] == (24,)
     assert described["data"] == (0x1000, False)
     assert described["typestr"] == "|u1"
+
+
+def test_inputs_that_kernels_see_elsewhere_are_read_there_as_well(task):
+    """Both sides' kernels find their inputs at addresses that were used just before the sample."""
+
+    class Kernels:
+        def __init__(self):
+            self.calls = []
+
+        def fill(self, pointer, dtype, parameters, stream):
+            self.calls.append(("fill", pointer))
+
+        def hash(self, slot, pointer, size, stream):
+            self.calls.append(("read", pointer, size))
+
+    def calls(address):
+        x = Operand(number=0, tensor=task.tensors[0], pointer=4096, size=12, address=address)
+        sampler = SimpleNamespace(task=task, workload=task.workloads[1], code=Kernels(), stream=None)
+        Sampler._fill(sampler, [x], seed=1)
+        return sampler.code.calls
+
+    assert calls(address=8192) == [("fill", 4096), ("read", 8192, 12)]
+    assert calls(address=4096) == [("fill", 4096)]

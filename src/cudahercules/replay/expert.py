@@ -119,8 +119,8 @@ class ExpertSide:
             keeper=self.keeper,
             stream=api.CUstream(stream.cuda_stream),
             operands=[
-                Operand(numbers[t.name], t, tensors[t.name].data_ptr(), task.nbytes(t, workload))
-                for t in task.inputs
+                Operand(numbers[t.name], t, p, task.nbytes(t, workload), p)
+                for t, p in ((t, tensors[t.name].data_ptr()) for t in task.inputs)
             ],
             outputs={},
             poisoned=[],

@@ -105,8 +105,8 @@ class LibrarySide:
             keeper=self.keeper,
             stream=stream,
             operands=[
-                Operand(numbers[t.name], t, places[t.name].pointer, task.nbytes(t, workload))
-                for t in task.inputs
+                Operand(numbers[t.name], t, p, task.nbytes(t, workload), p)
+                for t, p in ((t, places[t.name].pointer) for t in task.inputs)
             ],
             outputs=outputs,
             poisoned=[outputs[t.name] for t in task.outputs if t.role is not Role.INOUT],

@@ -130,8 +130,8 @@ class CandidateSide:
                 keeper=self.keeper,
                 stream=stream,
                 operands=[
-                    Operand(numbers[t.name], t, places[t.name].writable, places[t.name].buffer.size)
-                    for t in task.inputs
+                    Operand(numbers[t.name], t, p.writable, p.buffer.size, p.address)
+                    for t, p in ((t, places[t.name]) for t in task.inputs)
                 ],
                 outputs={t.name: (places[t.name].address, places[t.name].buffer.size) for t in task.outputs},
                 poisoned=[range_ for p in arena.placements for range_ in _poisoned(p)],
