@@ -59,6 +59,23 @@ def test_deepgemm_is_for_bf16():
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "expert", "workload", "why"),
+    [
+        ("kernel/softmax/bf16", "quack_softmax", "gpt2_vocabulary", "16-byte"),
+        ("kernel/softmax/fp32", "quack_softmax", "vit_attention", "16-byte"),
+        ("module/cross_entropy/bf16", "quack_cross_entropy", "gpt2", "4-byte"),
+    ],
+)
+def test_quack_declines_rows_of_odd_length(name, expert, workload, why):
+    task = load_task(name)
+    workload = next(w for w in task.workloads if w.name == workload)
+    operand = SimpleNamespace(element_size=lambda: 4 if task.id.startswith("kernel/softmax/fp32") else 2)
+    inputs = dict.fromkeys(("x", "logits", "labels"), operand)
+    with pytest.raises(NotImplementedError, match=why):
+        getattr(load_experts(task), expert)(inputs, {"y": operand}, task.sizes(workload), workload.scalars)
+
+
 def test_flash_attention_3_is_the_first_choice():
     for task in TASKS:
         if task.family == "module/attention_fwd":

@@ -29,6 +29,22 @@ def liger_softmax(inputs, outputs, sizes, scalars):
     return run
 
 
+def quack_softmax(inputs, outputs, sizes, scalars):
+    """quack's CuTe-DSL kernel, compiled for the row length: long rows are split over a cluster of blocks
+    and stay in their shared memory. Rows must be whole numbers of 16-byte vectors."""
+    x, y = inputs["x"], outputs["y"]
+    if sizes["columns"] * x.element_size() % 16:
+        raise NotImplementedError("quack's softmax wants rows of whole 16-byte vectors")
+    import torch
+    from quack.softmax import _softmax_fwd
+
+    def run():
+        _softmax_fwd(x, y)
+
+    run.versions = {"torch": torch.__version__, "quack-kernels": _version("quack-kernels")}
+    return run
+
+
 def torch_compile(inputs, outputs, sizes, scalars):
     """torch.softmax as torch.compile lowers it: one reduction kernel, autotuned."""
     import torch

@@ -101,3 +101,27 @@ def liger_cross_entropy(inputs, outputs, sizes, scalars):
 
     run.versions = {"torch": torch.__version__, "triton": triton.__version__}
     return run
+
+
+def quack_cross_entropy(inputs, outputs, sizes, scalars):
+    """quack's CuTe-DSL kernels: loss and log-sum-exp, then the gradient with grad_scale as the gradient of
+    every loss. Its forward kernel can give the gradient as well, but without a factor: multiplying it
+    afterwards moves more bytes than reading the logits twice. Rows must be whole numbers of 4-byte words."""
+    logits, labels = inputs["logits"], inputs["labels"]
+    if sizes["vocabulary"] * logits.element_size() % 4:
+        raise NotImplementedError("quack's cross entropy wants rows of whole 4-byte words")
+    from importlib.metadata import version
+
+    import torch
+    from quack.cross_entropy import cross_entropy_bwd_out, cross_entropy_fwd_out
+
+    loss, gradient, ignore_index = outputs["loss"], outputs["dlogits"], int(scalars["ignore_index"])
+    lse = torch.empty_like(loss)
+    factor = torch.full_like(loss, scalars["grad_scale"])
+
+    def run():
+        cross_entropy_fwd_out(logits, labels, None, loss, lse, None, ignore_index)
+        cross_entropy_bwd_out(logits, labels, factor, lse, gradient, ignore_index)
+
+    run.versions = {"torch": torch.__version__, "quack-kernels": version("quack-kernels")}
+    return run
