@@ -109,7 +109,9 @@ def test_mps_is_refused(machine, tmp_path):
         ({"lost_at": 6}, "infrastructure_error", "the GPU stopped answering NVML"),
         ({"slowdown": 1}, "invalid_measurement", "the card slowed itself down: hw_thermal_slowdown"),
         ({"memory": 3 << 30}, "infrastructure_error", "GiB are free"),
-        ({"no_binary": 1}, "contract_error", "this GPU's driver refuses"),
+        ({"no_binary": 1}, "infrastructure_error", "the compiler is newer than the driver"),
+        ({"no_binary": "candidate"}, "contract_error", "this GPU's driver refuses"),
+        ({"refuse": "cuMemCreate=801"}, "infrastructure_error", "NOT_SUPPORTED"),
     ],
 )
 def test_trouble_on_the_way_is_a_verdict(machine, trouble, kind, says):

@@ -276,6 +276,28 @@ def test_too_little_memory_is_the_machines_matter(artifact, task, plan):
         start(plan.model_copy(update={"buffers": (*plan.buffers[:2], big)}), artifact, task)
 
 
+@pytest.mark.parametrize(
+    ("refused", "error", "says"),
+    [
+        ("cuCtxSetLimit=1", ContestantLost, "cuCtxSetLimit"),  # our own heap limit comes first
+        ("cuGraphInstantiate=1", CannotReplay, "the graph of all operations"),
+        ("cuGraphInstantiate=700", ContestantFault, "not mapped"),
+        ("cuGraphInstantiate=2", ContestantLost, "too little free memory"),
+        ("cuMemAllocHost=2", ContestantLost, "too little free memory"),
+        ("cuMemMap=801", ContestantLost, "NOT_SUPPORTED"),
+        ("cuStreamCreate=801", ContestantLost, "NOT_SUPPORTED"),
+        ("cuLaunchKernelEx=1", CannotReplay, r"operation 1 \(copy_plus\)"),
+    ],
+)
+def test_who_is_to_blame_for_a_refusal(plan, artifact, task, monkeypatch, refused, error, says):
+    """What a plan asks for is the candidate's matter; memory, and what every plan needs, the machine's."""
+    monkeypatch.setenv("PRETEND_REFUSE", refused)
+    y = plan.buffers[1]
+    upload = Upload(stream=0, destination=y.address, data=bytes(8))
+    with pytest.raises(error, match=says):
+        start(make_plan(task, (add_launch(), upload)), artifact, task)
+
+
 def test_a_plan_for_something_else_is_refused(plan, artifact, task):
     with pytest.raises(CannotReplay, match="do not belong together"):
         start_replay(plan, artifact, task, task.workloads[1])

@@ -8,7 +8,8 @@ and joined to it after the last, so that the graph has exactly the plan's depend
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +31,23 @@ from cudahercules.record.plan import (
     Upload,
 )
 from cudahercules.replay.arena import Arena
-from cudahercules.replay.driver import DriverError, api
+from cudahercules.replay.driver import LOST, DriverError, api
 from cudahercules.replay.image import LoadedModule
 from cudahercules.replay.interface import CannotReplay
 
 TENSOR_MAP_BYTES = 128
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+
+
+@contextmanager
+def asked_by_plan(what: str) -> Iterator[None]:
+    """The driver refuses ``what`` of a plan: CannotReplay, unless a kernel or the machine failed."""
+    try:
+        yield
+    except DriverError as error:
+        if error.sticky or error.code in LOST:
+            raise
+        raise CannotReplay(f"{what}: {error}") from error
 
 
 def encode_tensor_map(m: TensorMap, address: int) -> bytes:
@@ -281,7 +293,7 @@ class Issuer:
                     non_portable.add(key)
         for (module, kernel), size in largest.items():
             function = self.modules[module].function(kernel)
-            try:
+            with asked_by_plan(f"kernel {kernel}"):
                 if size > 0:
                     api.cuFuncSetAttribute(
                         function, attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, size
@@ -290,8 +302,6 @@ class Issuer:
                     api.cuFuncSetAttribute(
                         function, attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1
                     )
-            except DriverError as error:
-                raise CannotReplay(f"kernel {kernel}: {error}") from error
 
     # --- graphs --------------------------------------------------------------------------------
 
@@ -308,7 +318,8 @@ class Issuer:
             for number in used:
                 api.cuStreamWaitEvent(self.stream(number), fork, 0)
             for position, operation in enumerate(operations):
-                self._issue_or_explain(position, operation)
+                with asked_by_plan(f"operation {position + 1} ({name_of(operation)})"):
+                    self.issue(operation)
             for number in used:
                 join = self._event()
                 api.cuEventRecord(join, self.stream(number))
@@ -316,19 +327,12 @@ class Issuer:
         except BaseException:
             self._abandon(main)
             raise
-        graph = api.cuStreamEndCapture(main)
-        _, nodes = api.cuGraphGetNodes(graph)
-        executable = api.cuGraphInstantiate(graph, 0)
+        with asked_by_plan("the graph of all operations"):
+            graph = api.cuStreamEndCapture(main)
+            _, nodes = api.cuGraphGetNodes(graph)
+            executable = api.cuGraphInstantiate(graph, 0)
         api.cuGraphDestroy(graph)
         return executable, int(nodes)
-
-    def _issue_or_explain(self, position: int, operation: Operation) -> None:
-        try:
-            self.issue(operation)
-        except DriverError as error:
-            if error.sticky:
-                raise
-            raise CannotReplay(f"operation {position + 1} ({name_of(operation)}): {error}") from error
 
     @staticmethod
     def _abandon(stream: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from cudahercules.errors import HerculesError, PlanError
-from cudahercules.replay.driver import LOST, Context, DriverError, bindings
+from cudahercules.replay.driver import Context, DriverError, bindings
 from cudahercules.replay.interface import AnswersDiffer, CannotReplay, Ready
 from cudahercules.replay.kept import Keeper
 from cudahercules.replay.messages import (
@@ -77,11 +77,11 @@ def failure(error: Exception) -> Failed:
             return Failed(why="declined", message=str(error))
         case ExpertFailed():
             return Failed(why="expert", message=str(error))
-        case DriverError() if error.code in LOST:
+        case DriverError() if error.sticky:
+            return Failed(why="device", message=str(error), code=error.code)
+        case DriverError():  # what a plan asked for in vain is CannotReplay: this is the machine, or us
             hint = ": the GPU has too little free memory" if error.code == 2 else ""
             return Failed(why="machine", message=f"{error}{hint}", code=error.code)
-        case DriverError():
-            return Failed(why="device", message=str(error), code=error.code)
         case HerculesError() | MemoryError():
             return Failed(why="machine", message=str(error) or "out of host memory")
         case _:

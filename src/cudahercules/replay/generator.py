@@ -18,7 +18,7 @@ from cudahercules import cache
 from cudahercules.errors import MachineError
 from cudahercules.process import Limits, run_limited
 from cudahercules.record.plan import PAGE
-from cudahercules.replay.driver import api
+from cudahercules.replay.driver import LOST, DriverError, api
 from cudahercules.task.model import (
     Constant,
     Distribution,
@@ -165,7 +165,15 @@ class DeviceCode:
     """
 
     def __init__(self, cubin: Path, context: Any):
-        self.module = api.cuModuleLoadData(cubin.read_bytes())
+        try:
+            self.module = api.cuModuleLoadData(cubin.read_bytes())
+        except DriverError as error:
+            if error.code in LOST:
+                raise
+            raise MachineError(
+                f"the driver refuses our own kernels ({error}): the compiler is newer than the driver; "
+                "update the driver, or put an older nvcc (13.0 or newer) first on PATH"
+            ) from error
         self._functions: dict[str, Any] = {}
         self.multiprocessors = context.attribute(16)  # MULTIPROCESSOR_COUNT
         self.shared_bytes = context.attribute(97)  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN

@@ -11,7 +11,7 @@ from cudahercules.build.artifact import Artifact
 from cudahercules.record.plan import LaunchPlan, Operation
 from cudahercules.replay.answers import differences
 from cudahercules.replay.arena import Arena, Placement, Spacer
-from cudahercules.replay.capture import Issuer
+from cudahercules.replay.capture import Issuer, asked_by_plan
 from cudahercules.replay.driver import Context, api, version_text
 from cudahercules.replay.generator import DeviceCode
 from cudahercules.replay.image import LoadedModule
@@ -53,17 +53,20 @@ class CandidateSide:
             raise CannotReplay(
                 f"the plan is for sm_{plan.architecture}, the artifact for sm_{artifact.architecture}"
             )
-        self._set_limits(plan)
+        with asked_by_plan("stack or persisting L2"):
+            self._set_limits(plan)
+        # Ours first: a driver that is older than the compiler refuses it, too, and it is not the plan's fault.
+        code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         modules = tuple(self._hold(LoadedModule(artifact.path(m.cubin))) for m in artifact.modules)
         lost = [name for m in modules for name in m.unrestorable]
         if lost:
             raise CannotReplay(f"module variables whose address the driver does not tell: {', '.join(lost)}")
-        wrong = differences(plan, self.context, modules)
+        with asked_by_plan("a question about the device"):
+            wrong = differences(plan, self.context, modules)
         if wrong:
             raise AnswersDiffer(wrong)
         self._hold(Spacer(self.context.device_number))
         arena = self._hold(Arena(plan.buffers, plan.arena_base, self.context.device_number))
-        code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         code.cover(self._local_bytes(plan, artifact))
         issuer = self._hold(Issuer(plan, artifact, arena, modules))
         self.sampler = self._sampler(task, workload, arena, code, issuer, modules)
