@@ -55,7 +55,7 @@ class CandidateSide:
             )
         with asked_by_plan("stack or persisting L2"):
             self._set_limits(plan)
-        # Ours first: a driver that is older than the compiler refuses it, too, and it is not the plan's fault.
+        # Ours first: a driver older than the compiler refuses it, too, and then the plan is not to blame.
         code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         modules = tuple(self._hold(LoadedModule(artifact.path(m.cubin))) for m in artifact.modules)
         lost = [name for m in modules for name in m.unrestorable]

@@ -697,4 +697,4 @@ KERNELS = {
 # Calls that this driver refuses: PRETEND_REFUSE="cuMemCreate=801,..."
 for _part in filter(None, os.environ.get("PRETEND_REFUSE", "").split(",")):
     _name, _code = _part.split("=")
-    globals()[_name] = lambda *_, _code=CUresult(int(_code)): (_code, None)
+    globals()[_name] = lambda *_, _code=int(_code): (CUresult(_code), None)
