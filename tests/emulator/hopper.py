@@ -153,7 +153,9 @@ class HopperProgram(Program):
     def plan(self) -> LaunchPlan:
         return super().plan().model_copy(update={"tensor_maps": tuple(self.maps)})
 
-    def run(self, wall_s: float = 20, threads: int | None = None, counting: bool = False) -> Outcome:
+    def emulated(  # type: ignore[override]
+        self, wall_s: float = 20, threads: int | None = None, counting: bool = False
+    ) -> Outcome:
         return emulate(
             self.plan(),
             self.artifact,

@@ -67,7 +67,13 @@ class Case:
         block: int = 128,
         mode: str = "late",
     ) -> Outcome:
-        """Runs the form's kernel. Bytes of shared memory that belong to neither matrix are NaN."""
+        """Runs the form's kernel."""
+        self.place(program, at_a, at_b, keep, block)
+        return program.run(asynchrony=mode)
+
+    def place(self, program: Program, at_a: Layout, at_b: Layout, keep: int = 1, block: int = 128) -> None:
+        """Arrays and launch of the form's kernel. Bytes of shared memory that belong to neither matrix are
+        NaN."""
         form = self.form
         image, written = np.full(IMAGE, 0xFF, np.uint8), np.zeros(IMAGE, bool)
         if not form.a_in_registers:
@@ -83,7 +89,6 @@ class Case:
             form.kernel, 1, block, "image", np.uint32(IMAGE), "from", "out",
             np.uint64(at_a.descriptor), np.uint64(at_b.descriptor), np.uint32(keep), shared=IMAGE,
         )  # fmt: skip
-        return program.run(asynchrony=mode)
 
     def result(self, program: Program) -> np.ndarray:
         """D's bit patterns (64, n)."""
