@@ -28,9 +28,8 @@ D2 = "{%r6,%r7}"
         f"mma.sync.aligned.m16n8k16.row.col.rn.f32.f16.f16.f32 {D4}, {A4}, {B2}, {D4};",
         f"mma.sync.m16n8k16.row.col.f32.f16.f16.f32 {D4}, {A4}, {B2}, {D4};",
         f"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {D4}, {B2}, {B2}, {D4}, %r0, 0;",
-        f"mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {A4}, {A4}, {B2}, {A4};",
         f"mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {D2}, {A4}, {B2}, {D2};",
-        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc {%r0,%r1,%r2,%r3}, {%r0,%r1,%r2,%r3}, "
+        "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.or.popc {%r0,%r1,%r2,%r3}, {%r0,%r1,%r2,%r3}, "
         "{%r4,%r5}, {%r0,%r1,%r2,%r3};",
         "ldmatrix.sync.aligned.m8n8.x3.shared.b16 {%r0,%r1,%r2}, [%r4];",
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0,%r1}, [%r4];",
@@ -41,7 +40,9 @@ D2 = "{%r6,%r7}"
         "movmatrix.sync.aligned.m8n8.b16 %r0, %r1;",
         "wmma.load.a.sync.aligned.row.m16n16k16.global.f32 {%f0,%f1}, [%rd0], 16;",
         "wmma.load.b.sync.aligned.row.m16n16k16.local.bf16 {%r0,%r1,%r2,%r3}, [%rd0], 16;",
-        "wmma.load.a.sync.aligned.row.m8n8k32.global.s4 {%r0}, [%rd0], 32;",
+        "wmma.load.a.sync.aligned.col.m8n8k32.global.s4 {%r0}, [%rd0], 32;",
+        "wmma.mma.sync.aligned.row.row.m8n8k32.s32.s4.s4.s32 {%r0,%r1}, {%r2}, {%r3}, {%r0,%r1};",
+        "wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.u4.s32 {%r0,%r1}, {%r2}, {%r3}, {%r0,%r1};",
         "wmma.mma.sync.aligned.row.col.m8n8k4.f64.f64.f64.f64.rz {%rd0,%rd1}, {%rd2}, {%rd3}, {%rd4,%rd5};",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.bf16 {%f0,%f1,%f2,%f3}, %rd0, %rd1, %p0, 1, 1, 0, 0;",
         "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0,%f1,%f2,%f3}, %rd0, %rd1, %p0, 1, 1, 0;",

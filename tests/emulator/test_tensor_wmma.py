@@ -91,3 +91,32 @@ def test_tile_outside_a_buffer(ptx, tmp_path):
     program.launch("half_16_16_rr", 1, 32, "a", "b", "c", "d", *(np.int32(x) for x in (24, 16, 16, 0)))
     fault = program.fault()
     assert fault.what == "out_of_bounds" and "buffer 'a'" in fault.message
+
+
+def _packed(matrix: np.ndarray, width: int, pitch: int) -> np.ndarray:
+    """Rows of elements of ``width`` bits as words, ``pitch`` elements apart; the first is lowest."""
+    rows = np.zeros((len(matrix), pitch), np.uint64)
+    rows[:, : matrix.shape[1]] = matrix & ((1 << width) - 1)
+    each = 32 // width
+    shifts = np.arange(each, dtype=np.uint64) * np.uint64(width)
+    return (rows.reshape(len(matrix), -1, each) << shifts).sum(2).astype(np.uint32)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize(
+    ("kernel", "width", "low", "high", "k"),
+    [("packed_s4", 4, -8, 8, 32), ("packed_u4", 4, 0, 16, 32), ("packed_b1", 1, 0, 2, 128)],
+)
+def test_elements_below_a_byte(ptx, tmp_path, kernel, width, low, high, k, exclusive):
+    generator, pitch = np.random.default_rng(width + exclusive), 2 * k
+    a, b = (generator.integers(low, high, (8, k)) for _ in range(2))
+    c = generator.integers(-1000, 1000, (8, 8)).astype(np.int32)
+    program = Program(ptx, tmp_path)
+    program.array("a", _packed(a, width, pitch), "input")
+    program.array("b", _packed(b, width, pitch), "input")
+    program.array("c", c, "input")
+    d = program.array("d", np.zeros((8, 8), np.int32))
+    program.launch(kernel, 1, 32, "a", "b", "c", "d", np.int32(pitch), np.int32(exclusive))
+    program.complete()
+    joined = (a[:, None] ^ b[None]).sum(2) if exclusive and width == 1 else a @ b.T
+    assert np.array_equal(d, c + joined)

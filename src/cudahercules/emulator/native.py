@@ -116,7 +116,7 @@ def _build_host(directory: Path) -> None:
     # Two translation units for two cores: matrix products, whose many variants take half of the time,
     # and all the rest as one, since reading the headers once matters more than a third core.
     flags = (*_HOST_FLAGS, *machine_flags(), f"-I{SCALAR}")
-    matrices = [RUNTIME / "mma.cpp", RUNTIME / "wgmma_compute.cpp"]
+    matrices = [RUNTIME / "mma.cpp", RUNTIME / "mma_integer.cpp", RUNTIME / "wgmma_compute.cpp"]
     rest = [source for source in sorted(RUNTIME.glob("*.cpp")) if source not in matrices]
     units = {"matrices": matrices, "rest": rest}
 

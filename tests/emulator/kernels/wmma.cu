@@ -66,3 +66,28 @@ extern "C" __global__ void gemm(const half* a, const half* b, float* c, int n, i
   }
   wmma::store_matrix_sync(c + row * n + column, sum, n, wmma::mem_row_major);
 }
+
+// Elements below a byte, packed into words: A goes by rows and B by columns, `pitch` elements apart.
+template <int K, class Precision>
+__device__ void packed(const int* a, const int* b, const int* c, int* d, int pitch, bool exclusive) {
+  wmma::fragment<wmma::matrix_a, 8, 8, K, Precision, wmma::row_major> fa;
+  wmma::fragment<wmma::matrix_b, 8, 8, K, Precision, wmma::col_major> fb;
+  wmma::fragment<wmma::accumulator, 8, 8, K, int> fc;
+  wmma::load_matrix_sync(fa, a, pitch);
+  wmma::load_matrix_sync(fb, b, pitch);
+  wmma::load_matrix_sync(fc, c, 8, wmma::mem_row_major);
+  if constexpr (K == 128) {
+    if (exclusive) wmma::bmma_sync(fc, fa, fb, fc, wmma::experimental::bmmaBitOpXOR);
+    else wmma::bmma_sync(fc, fa, fb, fc, wmma::experimental::bmmaBitOpAND);
+  } else {
+    wmma::mma_sync(fc, fa, fb, fc);
+  }
+  wmma::store_matrix_sync(d, fc, 8, wmma::mem_row_major);
+}
+#define PACKED(NAME, K, PRECISION)                                                                              \
+  extern "C" __global__ void NAME(const int* a, const int* b, const int* c, int* d, int pitch, int exclusive) { \
+    packed<K, wmma::experimental::precision::PRECISION>(a, b, c, d, pitch, exclusive);                          \
+  }
+PACKED(packed_s4, 32, s4)
+PACKED(packed_u4, 32, u4)
+PACKED(packed_b1, 128, b1)

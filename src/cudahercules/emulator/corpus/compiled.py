@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,7 +73,8 @@ def _make(file: ExpertFile, target: str, private: Path) -> None:
     start = time.monotonic()
     ptx = private / "out.ptx"
     arch = f"-arch=sm_{ARCHITECTURE[target]}"
-    command: list[str | Path] = [toolchain.nvcc, *_FLAGS, arch, *_includes(file, source, private), *file.flags]
+    command: list[str | Path] = [toolchain.nvcc, *_FLAGS, arch, *file.flags]
+    command += _includes(file, source, private)
     message = _failure(toolchain, [*command, source, "-o", ptx], private)
     seconds = time.monotonic() - start
     if not message:
@@ -108,4 +110,4 @@ def _failure(toolchain: Toolchain, argv: list[str | Path], directory: Path) -> s
     complaint = next(
         (line for line in lines if "error" in line or "fatal" in line), lines[0] if lines else "failed"
     )
-    return f"{Path(argv[0]).name}: {complaint.replace(str(directory) + '/', '')}"[:300]
+    return f"{Path(argv[0]).name}: {re.sub(r'[^ ]*/(?:wheels|corpus)/../[^/ ]+/', '', complaint)}"[:300]

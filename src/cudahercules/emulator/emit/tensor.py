@@ -28,8 +28,19 @@ SHAPES: dict[str, list[tuple[str, ...]]] = {
 }
 """Types of D, A, B and C that ``mma.sync.aligned.SHAPE.row.col`` takes."""
 
+_INTEGER_SHAPES = {
+    "m8n8k16": ("s8", "u8"),
+    "m8n8k32": ("s4", "u4"),
+    "m16n8k32": ("s4", "u4"),
+    "m16n8k64": ("s4", "u4"),
+    "m8n8k128": ("b1",),
+    "m16n8k128": ("b1",),
+    "m16n8k256": ("b1",),
+}
+"""Further shapes with the types of A and of B, each alone or mixed; D and C are s32."""
+
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
-_BITS |= {"f32": 32, "s32": 32}
+_BITS |= {"f32": 32, "s32": 32, "s4": 4, "u4": 4, "b1": 1}
 
 
 def dimensions(shape: str) -> tuple[int, int, int]:
@@ -73,6 +84,10 @@ def write_all(context: FunctionContext, elements: tuple[Operand, ...], type_: st
 def mma(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = instruction.modifiers
     types = instruction.types
+    if modifiers[:2] == ("sync", "aligned") and modifiers[3:5] == ("row", "col"):
+        integers = integer_products(context, instruction, modifiers[2], modifiers[5:])
+        if integers is not None:
+            return integers
     option = {"s32": ("satfinite",), "f64": ("rn",)}.get(types[0] if types else "")
     if modifiers[:2] != ("sync", "aligned") or modifiers[3:5] != ("row", "col"):
         return None
@@ -88,6 +103,39 @@ def mma(context: FunctionContext, instruction: Instruction) -> str | None:
         )
     )
     return multiply(context, (m, n, k), types, modifiers[5:] == ("satfinite",), (d, a, b, c))
+
+
+def integer_products(
+    context: FunctionContext, instruction: Instruction, shape: str, options: tuple[str, ...]
+) -> str | None:
+    """``mma`` and ``wmma.mma`` of ``_INTEGER_SHAPES``; None for any other form. ``options`` are the
+    modifiers behind the layouts: satfinite, or what joins single bits."""
+    types, known = instruction.types, _INTEGER_SHAPES.get(shape, ())
+    if len(types) != 4 or types[0] != "s32" or types[3] != "s32" or len(instruction.operands) != 4:
+        return None
+    if types[1] not in known or types[2] not in known:
+        return None
+    allowed = (("and", "popc"), ("xor", "popc")) if types[1] == "b1" else ((), ("satfinite",))
+    if options not in allowed:
+        return None
+    m, n, k = dimensions(shape)
+    width = _BITS[types[1]]
+    d, a, b, c = (
+        vector(operand, rows * columns * bits // 1024)
+        for operand, rows, columns, bits in zip(
+            instruction.operands, (m, m, n, m), (n, k, k, n), (32, width, width, 32), strict=True
+        )
+    )
+    flags = (types[1][0] == "s", types[2][0] == "s", options == ("satfinite",), "xor" in options)
+    form = ", ".join((*map(str, (m, k, width)), *("true" if flag else "false" for flag in flags)))
+    values = ", ".join(f"{{{read_all(context, part, 's32')}}}" for part in (a, b, c))
+    return " ".join(
+        (
+            f"rt::IntegerLane _l = {{{{{form}}}, {values}}};",
+            f"rt::whole_warp(t, rt::mma_integer, &_l, {context.site});",
+            write_all(context, d, "s32", "_l.c"),
+        )
+    )
 
 
 def multiply(
@@ -172,6 +220,13 @@ def forms() -> list[str]:
         for d, a, b, c in types:
             suffix = {"s32": "{.satfinite}", "f64": "{.rn}"}.get(d, "")
             lines.append(f"mma.sync.aligned.{shape}.row.col{suffix}.{d}.{a}.{b}.{c}")
+    for shape, names in _INTEGER_SHAPES.items():
+        start = f"mma.sync.aligned.{shape}.row.col"
+        if names == ("b1",):
+            lines.append(f"{start}.s32.b1.b1.s32.and|xor.popc")
+        else:
+            choice = "|".join(names)
+            lines.append(f"{start}{{.satfinite}}.s32.{choice}.{choice}.s32")
     lines += [f"{op}.sync.aligned.m8n8.x1|x2|x4{{.trans}}{{.shared}}.b16" for op in ("ldmatrix", "stmatrix")]
     lines.append("movmatrix.sync.aligned.m8n8.trans.b16")
     return lines

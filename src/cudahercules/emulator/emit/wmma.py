@@ -7,6 +7,7 @@ from cudahercules.emulator.emit.context import FunctionContext
 from cudahercules.emulator.emit.memory import READ, WRITE, byte_address, shared_offset
 from cudahercules.emulator.emit.tensor import (
     dimensions,
+    integer_products,
     multiply,
     read_all,
     register_type,
@@ -31,6 +32,8 @@ _PRODUCTS = {
     ("m16n16k8", ("f32", "tf32", "tf32", "f32")): None,
     ("m8n8k4", ("f64",) * 4): None,
 }
+_PACKED = {("m8n8k32", "s4"): 8, ("m8n8k32", "u4"): 8, ("m8n8k128", "b1"): 32}
+"""Elements a register of shapes whose A goes by rows and whose B by columns, always; C and D are s32."""
 _SPACES = {"global": "global", "shared": "shared", "shared::cta": "shared"}
 _TILES = {
     "a": (0, 2),
@@ -45,13 +48,17 @@ def wmma(context: FunctionContext, instruction: Instruction) -> str | None:
         case ("load", "a" | "b" | "c") | ("store", "d"):
             return _move(context, instruction)
         case ("mma", "sync"):
-            return _multiply(context, instruction)
+            return _packed_product(context, instruction) or _multiply(context, instruction)
+        case ("mma", "and" | "xor"):
+            return _packed_product(context, instruction)
     return None
 
 
 def _fragment(part: str, type_: str, shape: str) -> tuple[int, int, int]:
     """Rows and columns as the runtime sees the tile (B by rows of n), and the registers PTX has for it."""
     types = {t[{"a": 1, "b": 2, "c": 3, "d": 0}[part]] for s, t in _PRODUCTS if s == shape}
+    if part in "cd" and any(s == shape for s, _ in _PACKED):
+        types = {"s32"}
     if type_ not in types:
         raise Unsupported(f"{type_} fragment of {shape}")
     m, n, k = dimensions(shape)
@@ -74,6 +81,8 @@ def _move(context: FunctionContext, instruction: Instruction) -> str | None:
     if not isinstance(address, Memory):
         return None
     type_ = instruction.types[0]
+    if part in "ab" and (shape, type_) in _PACKED:
+        return _load_packed(context, instruction, fragment, address, space)
     rows, columns, count = _fragment(part, type_, shape)
     # The runtime's rows of B are columns of the matrix in memory.
     by_columns = (layout == "col") != (part == "b")
@@ -103,6 +112,41 @@ def _move(context: FunctionContext, instruction: Instruction) -> str | None:
         lines.append(f"const {'uint64_t' if register == 'u64' else 'uint32_t'} _r[] = {{{values}}};")
         lines.append(f"rt::wmma_store<rt::Format::{type_}, {rows}, {columns}>{arguments}")
     return " ".join(lines)
+
+
+def _load_packed(
+    context: FunctionContext, instruction: Instruction, fragment: Operand, address: Memory, space: str
+) -> str | None:
+    """A or B of elements below a byte: one register of a row (a column of B) a lane, moved as a word."""
+    direction, part, _, _, layout, shape, *_ = instruction.modifiers
+    if direction != "load" or layout != ("row" if part == "a" else "col"):
+        return None
+    per = _PACKED[shape, instruction.types[0]]
+    stride = f"{dimensions(shape)[2]}u"
+    if len(instruction.operands) == 3:
+        stride = context.access.read(instruction.operands[2], "u32")
+    (element,) = vector(fragment, 1)
+    return " ".join(
+        (
+            f"char _l; rt::whole_warp(t, rt::wmma_sync, &_l, {context.site});",
+            _at(context, address, 4, space, READ),
+            f"uint32_t _r[1]; const uint32_t _s = {stride} / {per};",
+            "rt::wmma_load<rt::Format::s32, 8, 4, false>(t.lane, false, _s, _at, _r);",
+            context.access.write(element, "b32", "_r[0]"),
+        )
+    )
+
+
+def _packed_product(context: FunctionContext, instruction: Instruction) -> str | None:
+    """``wmma.mma{.and|xor.popc}.sync.aligned.row.col`` of elements below a byte; None for other forms."""
+    modifiers = instruction.modifiers[1:]
+    join = modifiers[:2] if modifiers[0] in ("and", "xor") else ()
+    rest = modifiers[len(join) :]
+    if rest[:4] != ("sync", "aligned", "row", "col") or len(rest) < 5 or len(instruction.types) != 4:
+        return None
+    if (rest[4], instruction.types[1]) not in _PACKED or instruction.types[1] != instruction.types[2]:
+        return None
+    return integer_products(context, instruction, rest[4], (*join, *rest[5:]))
 
 
 def _at(context: FunctionContext, address: Memory, size: int, space: str, access: int) -> str:
@@ -146,5 +190,8 @@ def forms() -> list[str]:
         types = f"{d}.{c}" if a == "f16" else f"{d}.{a}.{b}.{c}"
         suffix = {"s32": "{.satfinite}", "f64": "{.rn}"}.get(d, "")
         lines.append(f"wmma.mma.sync.aligned.row|col.row|col.{shape}.{types}{suffix}")
+    for shape, type_ in _PACKED:
+        join, end = (".and|xor.popc", "") if type_ == "b1" else ("", "{.satfinite}")
+        lines.append(f"wmma.mma{join}.sync.aligned.row.col.{shape}.s32.{type_}.{type_}.s32{end}")
     lines.append("wmma.load.a|b|c and wmma.store.d.sync.aligned.row|col{.global|.shared} of their fragments")
     return lines

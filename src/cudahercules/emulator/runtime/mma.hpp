@@ -16,7 +16,7 @@
 //   f16, bf16, tf32 into fp32   (K + 2) * 2^-23 * T
 //   f16 into f16                the same before the one rounding to f16
 //   e4m3, e5m2 into fp32        (K + 2) * 2^-13 * T on sm_90, which keeps about 13 bits below the largest term
-//   s8, u8                      nothing (exact; wraps around, or saturates once at the end)
+//   integers                    nothing (exact; wraps around, or saturates once at the end)
 //   f64                         nothing expected: one fused multiply-add after another, k rising
 // Inputs of tf32 lose their low 13 bits as in hardware. Subnormals are kept. A NaN result is 0x7fffffff
 // (0x7fff in f16), as is infinity times zero or minus infinity.
@@ -64,6 +64,17 @@ struct MmaLane {
 };
 template <uint32_t M, uint32_t N, uint32_t K, Format D, Format A, Format B, bool saturate>
 void mma(const Lanes&);
+
+// The integer forms that tile.hpp's doubles do not cover: elements of `width` bits (1, 4 or 8), n always 8.
+struct IntegerForm {
+  uint16_t m, k, width;
+  bool a_signed, b_signed, saturate, exclusive;  // exclusive: single bits are joined by xor, not by and
+};
+struct IntegerLane {
+  IntegerForm form;
+  uint32_t a[4], b[2], c[4];  // in c D afterwards
+};
+void mma_integer(const Lanes&);
 
 struct MatrixLane {
   uint8_t* row;  // 16 bytes of shared memory: row lane % 8 of matrix lane / 8
