@@ -37,14 +37,14 @@ def test_the_process_reaches_nothing(program, monkeypatch, tmp_path):
     if "landlock" not in sandbox.features() or "seccomp" not in sandbox.features():
         pytest.skip(f"this kernel offers only: {sandbox.level()}")
     host = host_of(TRY_EVERYTHING, tmp_path)
-    monkeypatch.setattr(native, "host_program", lambda: host)
+    monkeypatch.setattr(native, "host_program", lambda *_: host)
     with pytest.raises(PlanError, match=r"^reached nothing$"):
         program.run()
 
 
 def test_the_attempts_succeed_without_a_sandbox(program, monkeypatch, tmp_path):
     host = host_of(TRY_EVERYTHING, tmp_path)
-    monkeypatch.setattr(native, "host_program", lambda: host)
+    monkeypatch.setattr(native, "host_program", lambda *_: host)
     monkeypatch.setattr(sandbox, "features", lambda: "capabilities")
     with pytest.raises(PlanError, match=r"^reached the network$"):
         program.run()

@@ -148,14 +148,14 @@ def test_a_plan_that_wants_more_memory_than_the_emulator_gives(program, monkeypa
 def test_a_child_killed_from_outside_is_the_machine(program, monkeypatch, tmp_path):
     program.launch("trap", 1, 32, "out")
     killed = host_of("raise(SIGKILL);", tmp_path)
-    monkeypatch.setattr(native, "host_program", lambda: killed)
+    monkeypatch.setattr(native, "host_program", lambda *_: killed)
     with pytest.raises(MachineError, match="killed from outside"):
         program.run()
 
 
 def test_a_child_that_dies_is_a_fault(program, monkeypatch):
     program.launch("trap", 1, 32, "out")
-    monkeypatch.setattr(native, "host_program", lambda: Path("/bin/false"))
+    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false"))
     fault = program.fault()
     assert fault.what == "illegal_instruction"
     assert "ended with status 1 and without a result" in fault.message

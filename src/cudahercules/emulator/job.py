@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cudahercules.build.artifact import Artifact
-from cudahercules.emulator.asynchrony import parsed
+from cudahercules.emulator.asynchrony import LATE, parsed
 from cudahercules.emulator.space import PAGE, Region, Space, page_runs
 from cudahercules.emulator.tensor_map import encode
 from cudahercules.errors import MachineError, PlanError
@@ -33,6 +33,17 @@ class Job:
     def read(self, name: str) -> np.ndarray:
         offset, size = self.places[name]
         return np.frombuffer(self.mapped, np.uint8, size, offset).copy()
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """What memory holds that begins undefined: a byte of shared memory, two bytes of scratch."""
+
+    shared: int = 0xFF
+    scratch: int = 0x7FFF
+
+
+POISON = Poison()
 
 
 class _Blobs:
@@ -58,17 +69,20 @@ def write_job(
     result_fd: int,
     threads: int,
     seconds: float,
-    asynchrony: str = "late",
+    asynchrony: str = LATE,
+    poison: Poison = POISON,
 ) -> Job:
     """``asynchrony`` as in ``emulate``. Raises UsageError for another word, PlanError where an operation
     leaves its memory, MachineError if memory is short."""
     mode, seed = parsed(asynchrony)
     offset = 0
     places: dict[str, tuple[int, int]] = {}
-    lines: list[str] = []
+    lines: list[str] = [f"poison {poison.shared} {poison.scratch}"]
     for region in space.buffers:
         if not region.size:
             continue
+        if region.role in ("output", "scratch"):
+            lines.append(f"track {region.address} {region.size}")
         start, pages = page_runs([region])[0]
         if region.name not in contents:
             lines.append(f"map {start} {pages} -1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from cudahercules.build.toolchain import find_host_compiler
@@ -14,6 +14,8 @@ from cudahercules.process import Limits, run_limited
 
 ROOT = Path(__file__).parent
 RUNTIME = ROOT / "runtime"
+PLAIN, CHECKING = "plain", "checking"
+"""The two builds: folders of the runtime with a ``watch.hpp`` each."""
 SCALAR = ROOT / "scalar"
 
 _COMPILE_LIMITS = Limits(wall_s=300, memory=8 << 30, output=1 << 16)
@@ -82,7 +84,7 @@ def _host_digest() -> str:
 
 
 def _digest_of(files: list[Path], folders: tuple[str, ...], suffixes: tuple[str, ...]) -> str:
-    files = files + sorted(p for f in folders for p in (ROOT / f).iterdir() if p.suffix in suffixes)
+    files = files + sorted(p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in suffixes)
     return digest(*(part for p in files for part in (p.name, p.read_bytes())))
 
 
@@ -97,27 +99,27 @@ def toolchain_digest() -> str:
     return digest(str(path), version, *machine_flags(), *_FLAGS, sources_digest())
 
 
-def compile_kernels(source: Path, target: Path) -> None:
+def compile_kernels(source: Path, target: Path, build: str = PLAIN) -> None:
     """g++ for one translation. Raises MachineError with the compiler's words (an error of ours)."""
     level = "-O1" if source.stat().st_size > _LARGE_SOURCE else "-O2"
-    _run([level, *_FLAGS, *_KERNEL_FLAGS, *machine_flags(), source, "-o", target])
+    _run([level, *_FLAGS, *_KERNEL_FLAGS, f"-I{RUNTIME / build}", *machine_flags(), source, "-o", target])
 
 
-def host_program() -> Path:
+def host_program(build: str = PLAIN) -> Path:
     """The executable that runs plans; built once for this version and compiler."""
     path, version = _compiler()
-    directory, _ = entry(
-        "emulator-host", digest(str(path), version, *_HOST_FLAGS, _host_digest()), _build_host
-    )
+    key = digest(build, str(path), version, *_HOST_FLAGS, _host_digest())
+    directory, _ = entry("emulator-host", key, partial(_build_host, build))
     return directory / "host"
 
 
-def _build_host(directory: Path) -> None:
+def _build_host(build: str, directory: Path) -> None:
     # Two translation units for two cores: matrix products, whose many variants take half of the time,
     # and all the rest as one, since reading the headers once matters more than a third core.
-    flags = (*_HOST_FLAGS, *machine_flags(), f"-I{SCALAR}")
+    flags = (*_HOST_FLAGS, *machine_flags(), f"-I{SCALAR}", f"-I{RUNTIME}", f"-I{RUNTIME / build}")
     matrices = [RUNTIME / "mma.cpp", RUNTIME / "mma_integer.cpp", RUNTIME / "wgmma_compute.cpp"]
-    rest = [source for source in sorted(RUNTIME.glob("*.cpp")) if source not in matrices]
+    sources = [*sorted(RUNTIME.glob("*.cpp")), *sorted((RUNTIME / build).glob("*.cpp"))]
+    rest = [source for source in sources if source not in matrices]
     units = {"matrices": matrices, "rest": rest}
 
     def compiled(name: str) -> Path:

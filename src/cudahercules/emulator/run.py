@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cudahercules.build import sandbox
 from cudahercules.build.artifact import Artifact
 from cudahercules.emulator import native
+from cudahercules.emulator.asynchrony import LATE
 from cudahercules.emulator.faults import NOWHERE, demangled, fault_of, shown_file
-from cudahercules.emulator.job import Job, write_job, written_by_host
+from cudahercules.emulator.job import POISON, Job, Poison, write_job, written_by_host
 from cudahercules.emulator.outcome import (
     Completed,
     Counters,
@@ -28,7 +31,7 @@ from cudahercules.emulator.outcome import (
 )
 from cudahercules.emulator.space import Space
 from cudahercules.emulator.tensor_map import unsupported_map
-from cudahercules.emulator.translation import Built, build_translation
+from cudahercules.emulator.translation import COUNTING, Built, build_translation
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record.plan import LaunchPlan
@@ -48,7 +51,7 @@ def emulate(
     *,
     threads: int | None = None,
     counting: bool = False,
-    asynchrony: str = "late",
+    asynchrony: str = LATE,
 ) -> Outcome:
     """Run ``plan.prepare``, then ``plan.solve``.
 
@@ -66,20 +69,52 @@ def emulate(
     Raises PlanError for a plan that does not fit the artifact or asks for what hardware would refuse,
     MachineError if this machine cannot do it.
     """
+    how = How(COUNTING if counting else native.PLAIN, threads, asynchrony)
+    return run_plan(plan, artifact, contents, wall_s, how).outcome
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """``build`` of host program and translations, OS ``threads`` (None: all cores), ``asynchrony`` as in
+    ``emulate``, ``poison`` what undefined memory holds before."""
+
+    build: str = native.PLAIN
+    threads: int | None = None
+    asynchrony: str = LATE
+    poison: Poison = POISON
+
+
+@dataclass(frozen=True)
+class Run:
+    """An outcome, and what it was made of: the host program's message, None without a run."""
+
+    outcome: Outcome
+    message: dict[str, Any] | None = None
+    space: Space | None = None
+    modules: Sequence[Built] = ()
+
+
+def run_plan(
+    plan: LaunchPlan, artifact: Artifact, contents: Mapping[str, np.ndarray], wall_s: float, how: How
+) -> Run:
+    """:func:`emulate`, with every option and with the host program's own message."""
     if plan.version != 1:
         raise PlanError(f"plan version {plan.version} is not known")
-    host, modules = _compiled(artifact, counting)
+    host, modules = _compiled(artifact, how.build)
     maps = (
         UnsupportedInstruction(instruction=u, kernel="") for u in map(unsupported_map, plan.tensor_maps) if u
     )
     if refused := (*(u for m in modules for u in m.unsupported), *maps):
-        return Unsupported(instructions=refused)
+        return Run(Unsupported(instructions=refused))
     space = Space(plan, modules)
     if (needed := sum(r.size for r in space.regions)) > MEMORY_LIMIT:
-        return Unsupported(instructions=(_too_much_memory(needed),))
+        return Run(Unsupported(instructions=(_too_much_memory(needed),)))
     result_fd = os.memfd_create("hercules-result")
     try:
-        job = write_job(plan, artifact, space, contents, result_fd, threads or _cores(), wall_s, asynchrony)
+        threads = how.threads or _cores()
+        job = write_job(
+            plan, artifact, space, contents, result_fd, threads, wall_s, how.asynchrony, how.poison
+        )
         try:
             finished = run_limited(
                 [host],
@@ -88,10 +123,11 @@ def emulate(
                 pass_fds=(job.memory, result_fd),
                 confined=sandbox.confinement(read=(host.resolve(), *(m.library.resolve() for m in modules))),
             )
-            outcome = _outcome(finished, _message(result_fd), space, modules, wall_s, counting)
+            message = _message(result_fd)
+            outcome = _outcome(finished, message, space, modules, wall_s, how.build == COUNTING)
             if isinstance(outcome, Completed):
                 _copy_back(plan, space, job, contents)
-            return outcome
+            return Run(outcome, message, space, modules)
         finally:
             job.close()
     finally:
@@ -103,12 +139,13 @@ def _too_much_memory(needed: int) -> UnsupportedInstruction:
     return UnsupportedInstruction(instruction=text, kernel="")
 
 
-def _compiled(artifact: Artifact, counting: bool) -> tuple[Path, list[Built]]:
+def _compiled(artifact: Artifact, build: str) -> tuple[Path, list[Built]]:
     """The host program and the translations, built side by side where they are not in the cache."""
     texts = [artifact.path(m.ptx).read_text() for m in artifact.modules]
     with ThreadPoolExecutor(_cores() + 1) as pool:
-        host = pool.submit(native.host_program)
-        modules = list(pool.map(partial(build_translation, counting=counting), texts))
+        runtime = native.CHECKING if build == native.CHECKING else native.PLAIN
+        host = pool.submit(native.host_program, runtime)
+        modules = list(pool.map(partial(build_translation, build=build), texts))
         return host.result(), modules
 
 

@@ -47,21 +47,26 @@ class Built:
         return [Site(*row) for row in json.loads((self.directory / "sites.json").read_text())]
 
 
-def build_translation(ptx: str, counting: bool = False) -> Built:
-    """Translate and compile ``ptx``, or take it from the cache. Raises MachineError."""
-    key = digest("translation", "counting" if counting else "plain", native.toolchain_digest(), ptx)
-    directory, _ = entry("emulator", key, lambda into: _make(ptx, counting, into))
+COUNTING = "counting"
+"""The plain build with a count of dynamic instructions."""
+
+
+def build_translation(ptx: str, build: str = native.PLAIN) -> Built:
+    """Translate and compile ``ptx``, or take it from the cache. ``build`` is plain, ``COUNTING`` or checking.
+    Raises MachineError."""
+    key = digest("translation", build, native.toolchain_digest(), ptx)
+    directory, _ = entry("emulator", key, lambda into: _make(ptx, build, into))
     return _load(directory)
 
 
-def _make(ptx: str, counting: bool, directory: Path) -> None:
+def _make(ptx: str, build: str, directory: Path) -> None:
     # The parser and the emitters are only needed where nothing is cached.
     from cudahercules.emulator.emit.module import Translation, translate
     from cudahercules.emulator.ptx.parse import parse
     from cudahercules.emulator.ptx.tokens import PtxError
 
     try:
-        translation = translate(parse(ptx), counting)
+        translation = translate(parse(ptx), build == COUNTING)
     except PtxError as error:
         # Not one instruction but the whole text: a managed variable, a texture reference.
         refused = UnsupportedInstruction(instruction=str(error), kernel="")
@@ -90,7 +95,8 @@ def _make(ptx: str, counting: bool, directory: Path) -> None:
     if not translation.unsupported:
         source = directory / "module.cpp"
         source.write_text(translation.source)
-        native.compile_kernels(source, directory / "module.so")
+        runtime = native.CHECKING if build == native.CHECKING else native.PLAIN
+        native.compile_kernels(source, directory / "module.so", runtime)
         source.unlink()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudahercules.emulator.emit.context import FunctionContext
-from cudahercules.emulator.emit.memory import ATOMIC, READ, WRITE, byte_address, pointer
+from cudahercules.emulator.emit.memory import ATOMIC, QUIET, READ, WRITE, byte_address, pointer
 from cudahercules.emulator.ptx.ir import Immediate, Instruction, Memory, Negated, Operand, Register
 
 _LEVELS = frozenset(("L2::cache_hint", "L2::64B", "L2::128B", "L2::256B"))
@@ -40,12 +40,12 @@ def _copy(context: FunctionContext, operands: list[Operand], only_16: bool) -> s
         return None
     n = size.value
     whole = f"(const uint8_t*){pointer(context, source, n, 'global', READ)}"
-    lines = [f"uint8_t* const _d = {pointer(context, operands[0], n, 'shared', WRITE)};"]
+    lines = [f"uint8_t* const _d = {pointer(context, operands[0], n, 'shared', WRITE + QUIET)};"]
     if len(operands) == 3:
-        return f"{lines[0]} rt::async_copy(t, _d, {whole}, {n}, {n});"
+        return f"{lines[0]} rt::async_copy(t, _d, {whole}, {n}, {n}, {context.site});"
     lines.append(f"uint32_t _n = {_source_bytes(context, operands[3], n)}; if (_n > {n}) _n = {n};")
     part = f"rt::async_source(t, {byte_address(context, source)}, _n, {context.site})"
-    lines.append(f"rt::async_copy(t, _d, _n == {n} ? {whole} : {part}, {n}, _n);")
+    lines.append(f"rt::async_copy(t, _d, _n == {n} ? {whole} : {part}, {n}, _n, {context.site});")
     return " ".join(lines)
 
 
@@ -65,6 +65,6 @@ def _arrive(context: FunctionContext, instruction: Instruction) -> str | None:
     rest = [m for m in instruction.modifiers[3:] if m not in ("shared", "shared::cta")]
     if instruction.types != ("b64",) or rest not in ([], ["noinc"]) or len(instruction.operands) != 1:
         return None
-    at = pointer(context, instruction.operands[0], 8, "shared", ATOMIC)
+    at = pointer(context, instruction.operands[0], 8, "shared", ATOMIC + QUIET)
     count_first = "false" if rest else "true"
     return f"rt::async_arrive(t, {at}, {count_first}, {context.site});"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudahercules.emulator.emit.context import FunctionContext
-from cudahercules.emulator.emit.memory import ATOMIC, pointer
+from cudahercules.emulator.emit.memory import ATOMIC, QUIET, pointer
 from cudahercules.emulator.ptx.ir import Instruction, Memory, Operand, Sink
 
 _ORDER = frozenset(("release", "acquire", "relaxed", "cta", "cluster"))
@@ -35,7 +35,7 @@ def mbarrier(context: FunctionContext, instruction: Instruction) -> str | None:
 
 
 def _at(context: FunctionContext, operand: Operand, space: str) -> str:
-    return f"uint8_t* const _p = {pointer(context, operand, 8, space, ATOMIC)};"
+    return f"uint8_t* const _p = {pointer(context, operand, 8, space, ATOMIC + QUIET)};"
 
 
 def _one_way(context: FunctionContext, name: str, operands: list[Operand], space: str) -> str | None:

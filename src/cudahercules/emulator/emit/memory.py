@@ -20,6 +20,8 @@ from cudahercules.emulator.ptx.ir import (
 )
 
 READ, WRITE, ATOMIC = 0, 1, 2
+STRONG, QUIET = 4, 8
+"""Kinds of access, and what may be added to one (as in device.hpp)."""
 
 _SCOPES = frozenset(("cta", "cluster", "gpu", "sys"))
 _STRONG = frozenset(("relaxed", "acquire", "release", "acq_rel", "volatile", "mmio", "sc"))
@@ -133,7 +135,7 @@ def _parameter(context: FunctionContext, memory: Memory, size: int, access: int)
     """Parameters are reached by name and constant offset, or (kernels, structs) by an address."""
     base = memory.base
     if not isinstance(base, Symbol):
-        if access != READ:
+        if access % STRONG != READ:
             raise Unsupported("store to a parameter through a register")
         return pointer(context, memory, size, "", access)
     offset = base.offset + memory.offset
@@ -143,7 +145,7 @@ def _parameter(context: FunctionContext, memory: Memory, size: int, access: int)
     elif base.name in context.parameters:
         position, variable = context.parameters[base.name]
         is_return = not context.function.is_kernel and position < len(context.function.returns)
-        if access != READ and not is_return:
+        if access % STRONG != READ and not is_return:
             raise Unsupported("store to a parameter")
         at = f"{context.parameter(base.name)} + {offset}"
     else:
@@ -179,7 +181,9 @@ def load(context: FunctionContext, instruction: Instruction) -> str | None:
         return None
     type_, size = _access_size(instruction, place.vector)
     ctype = c_type(type_)
-    at = pointer(context, instruction.operands[1], size * place.vector, place.space, READ)
+    at = pointer(
+        context, instruction.operands[1], size * place.vector, place.space, READ + STRONG * place.strong
+    )
     elements = _elements(instruction.operands[0], place.vector)
     integer = "unsigned __int128" if size == 16 else f"uint{size * 8}_t"
     strong = place.strong and size <= 8 and place.space in ("", "global", "shared", "cluster")
@@ -204,7 +208,9 @@ def store(context: FunctionContext, instruction: Instruction) -> str | None:
         return None
     type_, size = _access_size(instruction, place.vector)
     ctype = c_type(type_)
-    at = pointer(context, instruction.operands[0], size * place.vector, place.space, WRITE)
+    at = pointer(
+        context, instruction.operands[0], size * place.vector, place.space, WRITE + STRONG * place.strong
+    )
     elements = _elements(instruction.operands[1], place.vector)
     integer = "unsigned __int128" if size == 16 else f"uint{size * 8}_t"
     strong = place.strong and size <= 8 and place.space in ("", "global", "shared", "cluster")

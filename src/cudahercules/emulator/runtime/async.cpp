@@ -38,6 +38,9 @@ void perform_groups(AsyncQueue& q, uint64_t groups) {
   while (q.first < q.items.size() && q.items[q.first].group < groups) perform_first(q);
 }
 
+// Copies issued so far.
+uint64_t issued(const AsyncQueue& q) { return q.performed + (q.items.size() - q.first); }
+
 AsyncQueue& queue_of(Thread& t) {
   if (!t.async) t.async = new AsyncQueue;
   return *t.async;
@@ -51,9 +54,10 @@ void async_perform(Thread& t, uint64_t sequence) {
   while (q.first < q.items.size() && q.performed < sequence) perform_first(q);
 }
 
-void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint32_t bytes) {
+void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint32_t bytes, uint32_t site) {
   AsyncQueue& q = queue_of(t);
   q.items.push_back({to, from, size, bytes, q.group});
+  watch::copy_begins(t, to, size, issued(q), site);
   Cluster& c = *static_cast<Resident&>(*t.block).cluster;
   if (job.asynchrony == Asynchrony::eager)
     perform_first(q);
@@ -61,21 +65,30 @@ void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint
     while (q.first < q.items.size() && random_below(c, 3) == 0) perform_first(q);
 }
 
-void async_commit(Thread& t) { queue_of(t).group++; }
+void async_commit(Thread& t) {
+  AsyncQueue& q = queue_of(t);
+  q.group++;
+  watch::copies_committed(t, issued(q));
+}
 
 void async_wait(Thread& t, uint64_t groups_left) {
-  if (t.async && t.async->group >= groups_left) perform_groups(*t.async, t.async->group - groups_left);
+  if (!t.async || t.async->group < groups_left) return;
+  perform_groups(*t.async, t.async->group - groups_left);
+  watch::copies_waited(t, t.async->group - groups_left);
 }
 
 void async_wait_all(Thread& t) {
-  if (t.async) perform_groups(*t.async, ~uint64_t(0));
+  if (!t.async) return;
+  perform_groups(*t.async, ~uint64_t(0));
+  watch::all_copies_waited(t, t.async->performed);
 }
 
 // An arrival when the copies so far are done. With `count_first` the phase waits for one arrival more.
 void async_arrive(Thread& t, uint8_t* barrier, bool count_first, uint32_t site) {
   AsyncQueue& q = queue_of(t);
   if (count_first) mbarrier_more(t, barrier, site);
-  bulk_arrival(t, barrier, q.performed + (q.items.size() - q.first), site);
+  watch::copies_arrive(t, barrier, issued(q));
+  bulk_arrival(t, barrier, issued(q), site);
 }
 
 // A pooled thread begins anew: copies that its predecessor never waited for are dropped.
@@ -92,6 +105,7 @@ void async_destroy(Thread& t) { delete t.async; }
 const uint8_t* async_source(Thread& t, uint64_t address, uint32_t bytes, uint32_t site) {
   Slot slot{0, 0};
   for (uint32_t i = 0; i < bytes; i++) resolve(t, slot, address + i, 1, site, access_read, false);
+  if (bytes) watch::access(t, reinterpret_cast<const uint8_t*>(address), bytes, site, access_read);
   return reinterpret_cast<const uint8_t*>(address);
 }
 

@@ -112,8 +112,29 @@ bool awaited(const Cluster& c, const BulkOperation& op) {
   return false;
 }
 
+// What a copy that begins reads and writes of shared memory.
+void tell(const BulkOperation& op) {
+  if (op.arrival) return;
+  const auto units = [&](Resident& b, const uint8_t* begin, auto f) {
+    if (op.tensor && !(op.to_block && op.from_block))
+      each_unit(b, begin, op.size, box_swizzle(op.box), [&](const uint8_t* at, uint32_t) { f(at, 16u); });
+    else
+      f(begin, op.size);
+  };
+  const bool reduces = op.reduction != Reduction::none;
+  if (op.from_block)
+    units(*op.from_block, op.from, [&](const uint8_t* at, uint32_t size) {
+      watch::bulk_reads(*op.thread, at, size, op.barrier, op.group, op.site);
+    });
+  if (op.to_block)
+    units(*op.to_block, op.to, [&](const uint8_t* at, uint32_t size) {
+      watch::bulk_writes(*op.thread, at, size, op.barrier, reduces, op.site);
+    });
+}
+
 void issue(BulkOperation&& op) {
   Cluster& c = cluster_of(*op.thread);
+  tell(op);
   if (job.asynchrony == Asynchrony::eager) {
     read_source(op);
     write_target(op);
@@ -148,7 +169,7 @@ void set_shared_target(BulkOperation& op, uint64_t to, uint64_t barrier, uint32_
     bulk_fault(t, op.site, "bulk_copy", "a copy into one block's shared memory signals an mbarrier in another's");
   op.to = cluster_bytes(t, to, room, op.site, access_write);
   op.to_block = block_of_shared(cluster_of(t), op.to);
-  op.barrier = cluster_at(t, barrier, 8, op.site, access_atomic);
+  op.barrier = cluster_at(t, barrier, 8, op.site, access_atomic | access_quiet);
 }
 
 void set_shared_source(BulkOperation& op, uint64_t from, uint32_t room) {
@@ -264,6 +285,7 @@ void bulk_commit(Thread& t) {
 
 void bulk_wait(Thread& t, uint32_t groups_left, bool only_reads) {
   Cluster& c = cluster_of(t);
+  watch::bulk_waited(t, groups_left);
   if (!c.bulk || t.bulk_group <= groups_left) return;
   auto& operations = c.bulk->operations;
   for (size_t i = 0; i < operations.size();) {
@@ -340,7 +362,7 @@ void send_async(Thread& t, uint64_t to, const void* data, uint32_t size, uint64_
                 Number number, uint32_t site) {
   BulkOperation op = begun(t, size, site);
   set_shared_target(op, to, barrier, size);
-  cluster_at(t, to, size, site, access_write);
+  cluster_at(t, to, size, site, access_write | access_quiet);
   op.data.assign(static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + size);
   op.read = true;
   op.reduction = reduction;

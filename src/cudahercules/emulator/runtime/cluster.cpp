@@ -33,7 +33,7 @@ void check_alive(Thread& t, const Resident& b, uint32_t site) {
   const bool inside = uint64_t(offset) + size <= b.shared_size;
   fault(t, site, inside ? "misaligned" : "out_of_bounds",
         "\"offset\":" + std::to_string(int32_t(offset)) + ",\"size\":" + std::to_string(size) +
-            ",\"access\":" + std::to_string(access) + ",\"space\":\"shared\",\"limit\":" +
+            ",\"access\":" + std::to_string(access & access_kind) + ",\"space\":\"shared\",\"limit\":" +
             std::to_string(b.shared_size) + ",\"dynamic\":" + std::to_string(b.shared_dynamic) +
             ",\"rank\":" + std::to_string(b.cluster_rank));
 }
@@ -58,6 +58,7 @@ uint8_t* cluster_bytes(Thread& t, uint64_t address, uint32_t size, uint32_t site
 uint8_t* cluster_at(Thread& t, uint64_t address, uint32_t size, uint32_t site, uint32_t access) {
   uint8_t* at = cluster_bytes(t, address, size, site, access);
   if (address & (size - 1)) outside(t, peer(t, address >> 24, site), uint32_t(address & 0xffffff) - shared_origin, size, site, access);
+  watch::access(t, at, size, site, access);
   return at;
 }
 
@@ -114,6 +115,7 @@ uint8_t* peer_at(Thread& t, uint64_t address, uint32_t size, uint32_t site, uint
 namespace {
 
 void end_phase(Cluster& c) {
+  watch::cluster_opens(c);
   c.arrived = 0;
   c.phase++;
   c.events++;
@@ -139,6 +141,7 @@ void cluster_arrive(Thread& t, uint32_t site) {
   t.cluster_arrived = t.asynchronous = true;
   t.cluster_phase = c.phase;
   bulk_chance(c);
+  watch::cluster_arrives(t);
   if (++c.arrived >= c.alive) end_phase(c);
 }
 
@@ -151,6 +154,7 @@ void cluster_wait(Thread& t, uint32_t site) {
     suspend(t);
   }
   t.cluster_arrived = false;
+  watch::cluster_passes(t);
 }
 
 // Threads that have exited (and are no longer counted as alive) are not waited for.

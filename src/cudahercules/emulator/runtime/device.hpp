@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "watch.hpp"
+
 namespace rt {
 
 struct Worker;
@@ -100,7 +102,9 @@ constexpr uint32_t reserved_shared = 288;
 constexpr uint32_t strong_load_fuel = 512, atomic_fuel = 64, fence_fuel = 64, sleep_fuel = 16384,
                    polling_fuel = 32768;
 
-enum Access : uint32_t { access_read = 0, access_write = 1, access_atomic = 2 };
+// How memory is accessed. Strong accesses are volatile or have an order of their own; quiet ones are not told to
+// the checking build here, since they are part of something that it is told of.
+enum Access : uint32_t { access_read = 0, access_write = 1, access_atomic = 2, access_kind = 3, access_strong = 4, access_quiet = 8 };
 
 // Out of line: checks the address in the buffer table, fills the slot, or ends the run with a fault.
 void resolve(Thread& t, Slot& slot, uint64_t address, uint32_t size, uint32_t site, uint32_t access, bool generic);
@@ -123,6 +127,7 @@ static inline __attribute__((always_inline)) uint8_t* global_at(Thread& t, Slot*
   const uint64_t offset = address - slot.lo;
   const uint64_t element = k ? (offset >> k | offset << ((64 - k) & 63)) : offset;
   if (__builtin_expect(element >= slot.limit, 0)) resolve(t, slot, address, N, site, access, generic);
+  watch::access(t, reinterpret_cast<uint8_t*>(address), N, site, access);
   return reinterpret_cast<uint8_t*>(address);
 }
 
@@ -133,6 +138,7 @@ static inline __attribute__((always_inline)) uint8_t* shared_at(Thread& t, uint8
   constexpr unsigned k = log2_of(N);
   const uint32_t element = k ? (offset >> k | offset << ((32 - k) & 31)) : offset;
   if (__builtin_expect(element >= size >> k, 0)) fault_shared(t, offset, N, site, access);
+  watch::access(t, shared + offset, N, site, access);
   return shared + offset;
 }
 
@@ -271,7 +277,7 @@ enum class Join : uint32_t { sync, arrive, popc, all, any };
 // `count` is the number of threads taking part, 0 for the whole block. Gives the reduction's result.
 uint32_t barrier(Thread& t, uint32_t id, uint32_t count, Join join, bool predicate, bool aligned, uint32_t site);
 
-void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint32_t bytes);
+void async_copy(Thread& t, uint8_t* to, const uint8_t* from, uint32_t size, uint32_t bytes, uint32_t site);
 void async_commit(Thread& t);
 void async_wait(Thread& t, uint64_t groups_left);
 void async_wait_all(Thread& t);

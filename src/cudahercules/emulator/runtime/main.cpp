@@ -49,7 +49,7 @@ class Words {
 };
 
 // map ADDRESS SIZE FILE_OFFSET: whole pages at a fixed address. FILE_OFFSET -2: private and zero; -1: private
-// and filled with 0x7fff, a NaN in every float type, as scratch memory is not zero on a GPU either.
+// and filled with poison (by default 0x7fff), a NaN in every float type, as scratch memory is not zero on a GPU either.
 void map_memory(Words in) {
   const uint64_t address = in.number(), size = in.number();
   const int64_t offset = in.integer();
@@ -58,7 +58,7 @@ void map_memory(Words in) {
   void* at = mmap(wanted, size, PROT_READ | PROT_WRITE, flags, offset < 0 ? -1 : memory_fd, offset < 0 ? 0 : offset);
   if (at != wanted) refuse("cannot map " + std::to_string(size) + " bytes at the address that the plan states");
   if (offset == -1)
-    for (uint64_t i = 0; i < size; i += 2) *reinterpret_cast<uint16_t*>(address + i) = 0x7fff;
+    for (uint64_t i = 0; i < size; i += 2) *reinterpret_cast<uint16_t*>(address + i) = job.scratch_poison;
 }
 
 void add_range(Words in) {  // range KIND INDEX ADDRESS SIZE WRITABLE
@@ -71,6 +71,16 @@ void add_range(Words in) {  // range KIND INDEX ADDRESS SIZE WRITABLE
   job.ranges.push_back(r);
 }
 
+void set_poison(Words in) {  // poison SHARED SCRATCH: a byte, two bytes
+  job.shared_poison = uint8_t(in.small());
+  job.scratch_poison = uint16_t(in.small());
+}
+
+void track(Words in) {  // track ADDRESS SIZE: memory that begins undefined
+  const uint64_t address = in.number();
+  watch::track(address, in.number());
+}
+
 void sort_ranges() {
   for (size_t i = 1; i < job.ranges.size(); i++)
     for (size_t j = i; j > 0 && job.ranges[j].lo < job.ranges[j - 1].lo; j--) std::swap(job.ranges[j], job.ranges[j - 1]);
@@ -79,6 +89,7 @@ void sort_ranges() {
 void fill_bytes(Words in) {  // bytes ADDRESS OFFSET SIZE
   const uint64_t address = in.number(), offset = in.number(), size = in.number();
   memcpy(reinterpret_cast<void*>(address), blobs + offset, size);
+  watch::host_wrote(address, size);
 }
 
 // One module file may serve two modules with the same text, each with its own symbols: the loader
@@ -212,6 +223,7 @@ void set_memory(Words in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGHT PITCH
   const uint64_t width = in.number(), height = in.number(), pitch = in.number();
   for (uint64_t row = 0; row < height; row++) {
     auto* at = reinterpret_cast<uint8_t*>(address + row * pitch);
+    watch::host_wrote(address + row * pitch, width * element);
     if (element == 1) {
       memset(at, int(value), width);
       continue;
@@ -223,9 +235,11 @@ void set_memory(Words in) {  // memset ADDRESS VALUE ELEMENT WIDTH HEIGHT PITCH
 void copy_memory(Words in) {  // copy DESTINATION SOURCE WIDTH HEIGHT DESTINATION_PITCH SOURCE_PITCH
   const uint64_t destination = in.number(), source = in.number(), width = in.number(), height = in.number();
   const uint64_t destination_pitch = in.number(), source_pitch = in.number();
-  for (uint64_t row = 0; row < height; row++)
+  for (uint64_t row = 0; row < height; row++) {
     memmove(reinterpret_cast<void*>(destination + row * destination_pitch),
             reinterpret_cast<const void*>(source + row * source_pitch), width);
+    watch::host_wrote(destination + row * destination_pitch, width);
+  }
 }
 
 void begin(Words in) {  // job MEMORY_FD RESULT_FD MEMORY_BYTES THREADS SECONDS STACK_LIMIT ASYNCHRONY SEED
@@ -270,6 +284,8 @@ void run_job() {
     if (word == "job") begin(in);
     else if (word == "map") map_memory(in);
     else if (word == "range") add_range(in);
+    else if (word == "poison") set_poison(in);
+    else if (word == "track") track(in);
     else if (word == "bytes") fill_bytes(in);
     else if (word == "module") load_module(in);
     else if (word == "symbol") set_symbol(in);

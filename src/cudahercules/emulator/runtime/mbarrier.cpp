@@ -33,6 +33,7 @@ uint64_t valid(Thread& t, const uint8_t* at, uint32_t site) {
     owner(t, at, site);
     misuse(t, site, described(t, at) + " was not initialised");
   }
+  watch::mbarrier_used(t, at, site);
   return state;
 }
 
@@ -53,6 +54,7 @@ void settle(Thread& t, uint8_t* at, uint64_t state, uint32_t site) {
               ",\"other\":" + std::to_string(copy_site));
   state = (state ^ mbarrier_phase) | mbarrier_expected(state);
   store<uint64_t>(at, state);
+  watch::mbarrier_completes(t, at);
   b.progress++;
   b.cluster->events++;
   auto& waiters = b.mbarrier_waiters;
@@ -89,6 +91,7 @@ void mbarrier_init(Thread& t, uint8_t* at, uint32_t count, uint32_t site) {
   uint32_t copy_site = 0;
   if (bulk_pending_on(*b.cluster, at, copy_site))
     misuse(t, site, described(t, at) + " is initialised while a copy that signals it is under way");
+  watch::mbarrier_begins(t, at, site);
   store<uint64_t>(at, uint64_t(count) | uint64_t(count) << 20 | mbarrier_mark);
 }
 
@@ -122,6 +125,7 @@ uint64_t mbarrier_arrive(Thread& t, uint8_t* at, uint32_t count, bool drop, bool
                         std::to_string(missing) + " (initialised with " + std::to_string(mbarrier_expected(before)) +
                         ")" + (missing ? "" : " and for bytes that have not come: it is used again before its phase has ended"));
   if (stays && count == missing) misuse(t, site, "an arrival marked noComplete completes the phase of " + described(t, at));
+  watch::mbarrier_arrives(t, at);
   uint64_t state = before - count;
   if (drop) state -= uint64_t(count) << 20;
   settle(t, at, state, site);
@@ -136,6 +140,7 @@ bool mbarrier_wait(Thread& t, uint8_t* at, bool phase, uint32_t site) {
   if ((valid(t, at, site) >> 63 != 0) != phase) {
     t.polls = 0;
     t.awaited = nullptr;
+    watch::mbarrier_passes(t, at);
     return true;
   }
   if (!again) t.polls = 0;
@@ -148,6 +153,7 @@ bool mbarrier_wait(Thread& t, uint8_t* at, bool phase, uint32_t site) {
   b.mbarrier_waiters.push_back(&t);
   suspend(t);
   if (t.value) {
+    watch::mbarrier_passes(t, at);
     t.polls = 0;
     t.awaited = nullptr;
   } else {

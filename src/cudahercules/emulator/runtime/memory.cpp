@@ -49,7 +49,7 @@ namespace {
 
 std::string access_fields(uint64_t address, uint32_t size, uint32_t access, const char* space) {
   return "\"address\":" + std::to_string(address) + ",\"size\":" + std::to_string(size) +
-         ",\"access\":" + std::to_string(access) + ",\"space\":\"" + space + "\"";
+         ",\"access\":" + std::to_string(access & access_kind) + ",\"space\":\"" + space + "\"";
 }
 
 [[noreturn]] void misaligned(Thread& t, uint64_t address, uint32_t size, uint32_t site, uint32_t access,
@@ -83,14 +83,14 @@ void resolve(Thread& t, Slot& slot, uint64_t address, uint32_t size, uint32_t si
     if (in_parameters(t, address)) {
       const uint64_t offset = address - reinterpret_cast<uint64_t>(job.parameters.data());
       if (address % size) misaligned(t, address, size, site, access, "param");
-      if (access == access_read && offset + size <= job.parameter_bytes) return;
+      if ((access & access_kind) == access_read && offset + size <= job.parameter_bytes) return;
       fault(t, site, "out_of_bounds", access_fields(offset, size, access, "param"));
     }
   }
   const Range* r = find_range(address);
   if (!r) fault(t, site, "out_of_bounds", access_fields(address, size, access, "global"));
   if (address % size) misaligned(t, address, size, site, access, "global");
-  if (address - r->lo + size > r->size || (access != access_read && !r->writable))
+  if (address - r->lo + size > r->size || ((access & access_kind) != access_read && !r->writable))
     fault(t, site, "out_of_bounds", access_fields(address, size, access, "global"));
   if (r->lo % size == 0) slot = {r->lo, r->size / size};
 }
@@ -105,7 +105,7 @@ void fault_shared(Thread& t, uint64_t offset, uint32_t size, uint32_t site, uint
   const bool inside = offset + size <= t.block->shared_size;
   fault(t, site, inside ? "misaligned" : "out_of_bounds",
         "\"offset\":" + std::to_string(signed_offset) + ",\"size\":" + std::to_string(size) +
-            ",\"access\":" + std::to_string(access) + ",\"space\":\"shared\",\"limit\":" +
+            ",\"access\":" + std::to_string(access & access_kind) + ",\"space\":\"shared\",\"limit\":" +
             std::to_string(t.block->shared_size) + ",\"dynamic\":" + std::to_string(t.block->shared_dynamic));
 }
 
@@ -116,7 +116,7 @@ void fault_local(Thread& t, uint64_t address, uint32_t size, uint32_t site, uint
   const bool inside = offset < used && offset + size <= used;
   fault(t, site, inside ? "misaligned" : "out_of_bounds",
         "\"offset\":" + std::to_string(static_cast<int64_t>(offset)) + ",\"size\":" + std::to_string(size) +
-            ",\"access\":" + std::to_string(access) + ",\"space\":\"local\",\"limit\":" + std::to_string(used));
+            ",\"access\":" + std::to_string(access & access_kind) + ",\"space\":\"local\",\"limit\":" + std::to_string(used));
 }
 
 FunctionCode function_at(Thread& t, uint64_t address, uint64_t signature, uint32_t site) {

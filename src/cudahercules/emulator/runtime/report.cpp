@@ -115,7 +115,7 @@ std::string quoted(const std::string& text) {
 void fault(Thread& t, uint32_t site, const char* what, const std::string& fields) {
   send("{\"kind\":\"fault\",\"what\":\"" + std::string(what) + "\"," + place(*t.worker, site) + ",\"block\":" +
        triple(t.block->ctaid) + ",\"thread\":" + triple(t.tid) + "," + (fields.empty() ? "" : fields + ",") +
-       printed_field() + "}");
+       printed_field() + watch::fields() + "}");
 }
 
 void fault_stack(Thread& t, uint32_t site) { fault(t, site, "stack_overflow", ""); }
@@ -173,7 +173,7 @@ void deadlock(Worker&, Cluster& c) {
 }
 
 void out_of_fuel(Thread& t, uint32_t site) {
-  send("{\"kind\":\"out_of_fuel\"," + place(*t.worker, site) + "," + printed_field() + "}");
+  send("{\"kind\":\"out_of_fuel\"," + place(*t.worker, site) + "," + printed_field() + watch::fields() + "}");
 }
 
 void refuse(const std::string& message) {
@@ -185,7 +185,7 @@ void finish(uint64_t instructions, uint64_t threads, uint64_t blocks, double sec
   snprintf(number, sizeof number, "%.9f", seconds);
   send("{\"kind\":\"completed\",\"instructions\":" + std::to_string(instructions) + ",\"threads\":" +
        std::to_string(threads) + ",\"blocks\":" + std::to_string(blocks) + ",\"seconds\":" + number + "," +
-       printed_field() + "}");
+       printed_field() + watch::fields() + "}");
 }
 
 // --- signals: what gets here is a stack that overflowed into its guard, or an error of ours ---------

@@ -96,7 +96,8 @@ void retire(Thread& t) {
 }
 
 void yield(Thread& t, uint32_t site) {
-  if (seconds_now() > job.deadline) out_of_fuel(t, site);
+  watch::burnt(t, site);
+  if (seconds_now() > job.deadline) out_of_fuel(t, watch::hottest(t, site));
   t.fuel = full_fuel;
   t.site = site;
   t.wait = Wait::yielded;
@@ -128,6 +129,7 @@ uint32_t reduced(const Barrier& bar, uint32_t join) {
 }
 
 void release(Resident& b, Barrier& bar, uint32_t id) {
+  watch::barrier_opens(b, id);
   for (uint32_t rest = bar.warps; rest; rest &= rest - 1) {
     const uint32_t index = uint32_t(__builtin_ctz(rest));
     Warp& warp = b.warps[index];
@@ -183,9 +185,11 @@ uint32_t barrier(Thread& t, uint32_t id, uint32_t count, Join join, bool predica
   bar.all &= uint32_t(predicate);
   if (join > Join::arrive) bar.reducing = true;
   t.value = uint32_t(join);
+  watch::barrier_arrives(t, id);
   if (complete(b, bar)) {
     const uint32_t result = reduced(bar, uint32_t(join));
     release(b, bar, id);
+    if (join != Join::arrive) watch::barrier_passes(t, id);
     return result;
   }
   if (join == Join::arrive) return 0;
@@ -237,6 +241,7 @@ Resident* build_block(Worker& w, const Launch& l, size_t shared_bytes) {
 void destroy_block(Resident* b) {
   for (Thread& t : b->threads) async_destroy(t);
   wgmma_forget(*b);
+  watch::forget(*b);
   munmap(b->shared - shared_origin, b->window);
   delete b;
 }
@@ -272,7 +277,7 @@ void begin_block(Resident& b, Cluster& c, const Launch& l, uint64_t number, uint
   b.grid_id = l.grid_id;
   b.grid_workspace = l.cooperative ? reinterpret_cast<uint64_t>(job.workspace.data()) : 0;
   // Shared memory is not zero on a GPU: a kernel must not profit from that here.
-  memset(b.shared - reserved_shared, 0xff, reserved_shared + b.shared_size);
+  memset(b.shared - reserved_shared, job.shared_poison, reserved_shared + b.shared_size);
   if (b.used_barriers) memset(b.barriers, 0, sizeof b.barriers);
   if (!b.warpgroups.empty()) wgmma_forget(b);
   b.used_barriers = b.yielded_warps = 0;
@@ -383,6 +388,7 @@ bool take_cluster(Worker& w, Launch& l) {
     begin_block(*b, *c, l, number, rank, l.kernel->static_shared);
     c->blocks.push_back(b);
   }
+  watch::begin(*c);
   // Threads look at the clock when their fuel is spent; short blocks without end need this look.
   if (number % 256 == 0 && seconds_now() > job.deadline) out_of_fuel(c->blocks[0]->threads[0], no_site);
   w.resident.push_back(c);

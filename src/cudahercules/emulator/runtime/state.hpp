@@ -56,6 +56,7 @@ struct Resident : Block {
   bool begun;                              // one of its threads has run
   std::vector<Thread*> mbarrier_waiters;   // threads that wait on an mbarrier in this block's shared memory
   std::vector<Warpgroup*> warpgroups;  // those that have used wgmma
+  [[no_unique_address]] watch::OfBlock watched;
 };
 
 // The blocks of a cluster, resident together on one worker; a block without a cluster is a cluster of one.
@@ -68,6 +69,7 @@ struct Cluster {
   uint64_t events;     // whatever may let a waiting thread go on
   uint64_t random;     // state of the generator
   BulkQueue* bulk;     // null until the first asynchronous copy
+  [[no_unique_address]] watch::OfCluster watched;
 };
 
 struct Range {
@@ -138,6 +140,8 @@ struct Job {
   uint32_t stack_limit = 0;
   Asynchrony asynchrony = Asynchrony::late;
   uint64_t seed = 0;
+  uint8_t shared_poison = 0xff;      // what shared memory begins with
+  uint16_t scratch_poison = 0x7fff;  // and scratch memory
   int result_fd = -1;
   pthread_mutex_t print_mutex = PTHREAD_MUTEX_INITIALIZER;
   std::string printed;

@@ -95,10 +95,11 @@ Number number_of(const TensorMap& m) {
 
 uint8_t* global_bytes(Thread& t, uint64_t address, uint64_t bytes, uint32_t site, uint32_t access) {
   const Range* r = find_range(address);
-  if (!r || address - r->lo + bytes > r->size || (access != access_read && !r->writable))
+  if (!r || address - r->lo + bytes > r->size || ((access & access_kind) != access_read && !r->writable))
     fault(t, site, "out_of_bounds",
           "\"address\":" + std::to_string(address) + ",\"size\":" + std::to_string(bytes) + ",\"access\":" +
-              std::to_string(access) + ",\"space\":\"global\"");
+              std::to_string(access & access_kind) + ",\"space\":\"global\"");
+  if (bytes) watch::access(t, reinterpret_cast<uint8_t*>(address), uint32_t(bytes), site, access);
   return reinterpret_cast<uint8_t*>(address);
 }
 

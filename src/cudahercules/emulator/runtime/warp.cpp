@@ -10,6 +10,7 @@ void finish_meeting(Resident& b, Warp& warp, size_t index, uint32_t also_running
   Pending meeting = warp.pending[index];
   warp.pending.erase(warp.pending.begin() + long(index));
   meeting.function(meeting.lanes);
+  if (meeting.function == warp_sync) watch::warp_meets(warp, meeting.lanes.active);
   make_runnable(b, warp, meeting.lanes.active & ~also_running);
 }
 

@@ -211,6 +211,7 @@ void wgmma_issue(Thread& t, Accumulators& acc, const WgmmaSite& wgmma, const Wgm
   memcpy(part.a, operands.a_registers, sizeof part.a);
   put_into_flight(thread, acc, wgmma);
   if (++o.arrived == group_threads) {
+    watch::wgmma_reads(t, o.form, o.operands, g.complete, site);
     g.complete++;
     perform_what_is_due(t, g);
   }
@@ -239,6 +240,7 @@ void wgmma_wait(Thread& t, uint32_t groups_left, uint32_t site) {
     suspend(t);
   }
   settle(thread, thread.target);
+  watch::wgmma_waited(t, thread.target);
 }
 
 void wgmma_moved(Accumulators& acc, uint32_t to, uint32_t from) {

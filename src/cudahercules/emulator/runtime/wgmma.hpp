@@ -62,6 +62,8 @@ struct WgmmaThread {
   const uint16_t* index;
   uint32_t a[4];
 };
+// Calls f(context, address) for each 16 bytes of the window that the product reads.
+void wgmma_footprint(const WgmmaForm& form, const WgmmaOperands& operands, void (*f)(void*, uint32_t), void* context);
 uint32_t wgmma_compute(const WgmmaForm& form, const WgmmaOperands& operands, WgmmaThread* threads, const uint8_t* shared,
                        uint32_t begin, uint32_t end);
 

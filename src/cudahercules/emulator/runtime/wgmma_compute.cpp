@@ -199,6 +199,21 @@ void product(const WgmmaForm& form, bool keep, WgmmaThread* threads) {
 
 }  // namespace
 
+void wgmma_footprint(const WgmmaForm& form, const WgmmaOperands& operands, void (*f)(void*, uint32_t), void* context) {
+  const auto matrix = [&](uint64_t bits, bool transposed, Format format, uint32_t rows) {
+    const Descriptor d(bits);
+    if (transposed && size_of(format) == 2) {
+      for (uint32_t k = 0; k < row_bytes / 2; k++)
+        for (uint32_t unit = 0; unit < rows / 8; unit++) f(context, d.across_k(k, unit));
+      return;
+    }
+    for (uint32_t row = 0; row < rows; row++)
+      for (uint32_t unit = 0; unit < 2; unit++) f(context, d.along_k(row, unit));
+  };
+  if (!form.a_in_registers) matrix(operands.a, form.a_transposed, form.a, warpgroup_rows);
+  matrix(operands.b, form.b_transposed, form.b, form.columns);
+}
+
 uint32_t wgmma_compute(const WgmmaForm& form, const WgmmaOperands& operands, WgmmaThread* threads, const uint8_t* window,
                        uint32_t begin, uint32_t end) {
   Shared shared{window, begin, end};

@@ -1,0 +1,104 @@
+#include "shadow.hpp"
+
+#include <cstring>
+
+#include "findings.hpp"
+
+namespace rt::watch {
+
+namespace {
+
+struct Doubt {
+  Resident* block;
+  Knowledge* knowledge;
+  uint32_t generation, offset, size;
+  Event first, second;
+  uint8_t before[32];
+};
+thread_local Doubt doubt;
+
+bool ordered(const Knowledge& k, const Event& before, uint32_t first, uint32_t last) {
+  for (uint32_t thread = first; thread < last; thread++)
+    if (k.known(thread, before.lane) >= before.count) return true;
+  return false;
+}
+
+bool conflicts(const Knowledge& k, const Event& before, const Event& now, uint32_t first, uint32_t last) {
+  if (!before.there) return false;
+  if (before.how != How::plain && now.how != How::plain) return false;
+  if (before.lane == now.lane && before.count <= now.count && now.lane < k.threads.size()) return false;
+  return !ordered(k, before, first, last);
+}
+
+void doubt_write(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, const Event& first, const Event& second) {
+  doubt = {&b, &k, k.generation, offset, size < sizeof doubt.before ? size : uint32_t(sizeof doubt.before), first, second, {}};
+  memcpy(doubt.before, b.shared + offset, doubt.size);
+}
+
+void remember_read(Cell& cell, Shadow& shadow, const Knowledge& k, const Event& event, uint32_t first, uint32_t last) {
+  Event* place = nullptr;
+  for (Event& r : cell.reads) {
+    if (!r.there || r.lane == event.lane) {
+      place = &r;
+      if (r.there) break;
+    } else if (!place && ordered(k, r, first, last)) {
+      place = &r;
+    }
+  }
+  if (!place) place = &cell.reads[shadow.victim++ % kept_reads];
+  *place = event;
+}
+
+}  // namespace
+
+void look_again() {
+  if (!doubt.block) return;
+  Resident& b = *doubt.block;
+  doubt.block = nullptr;
+  if (memcmp(doubt.before, b.shared + doubt.offset, doubt.size))
+    found_conflict(b, *doubt.knowledge, doubt.offset, doubt.size, doubt.first, Touch::write, doubt.second, Touch::write);
+}
+
+void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch touch, const Event& event, uint32_t first,
+           uint32_t last) {
+  Shadow& shadow = *b.watched.shadow;
+  const auto offset = uint32_t(at - b.shared);
+  bool reported = false, unwritten = false;
+  for (uint32_t i = 0; i < size && offset + i < shadow.cells.size(); i++) {
+    Cell& cell = shadow.cells[offset + i];
+    if (cell.generation != k.generation) {
+      cell = {};
+      cell.generation = k.generation;
+    }
+    if (touch == Touch::read) {
+      unwritten |= !cell.write.there;
+      if (!reported && conflicts(k, cell.write, event, first, last)) {
+        found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
+        reported = true;
+      }
+      remember_read(cell, shadow, k, event, first, last);
+      continue;
+    }
+    for (const Event& r : cell.reads)
+      if (!reported && conflicts(k, r, event, first, last)) {
+        found_conflict(b, k, offset, size, r, Touch::read, event, touch);
+        reported = true;
+      }
+    if (!reported && conflicts(k, cell.write, event, first, last)) {
+      const bool both_threads = cell.write.lane < k.threads.size() && event.lane < k.threads.size();
+      if (both_threads)
+        doubt_write(b, k, offset, size, cell.write, event);
+      else
+        found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
+      reported = true;
+    }
+    cell.write = event;
+    memset(cell.reads, 0, sizeof cell.reads);
+  }
+  if (unwritten) {
+    Thread& t = b.cluster->blocks[event.thread / k.block_threads]->threads[event.thread % k.block_threads];
+    found_uninitialised(t, "shared", offset, size, event.site);
+  }
+}
+
+}  // namespace rt::watch
