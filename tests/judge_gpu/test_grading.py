@@ -11,9 +11,10 @@ from cudahercules.judge.simulated import Simulated
 from cudahercules.judge.station import Lane, Lanes
 from cudahercules.judge.verdict import VERDICT
 from cudahercules.measure import panel as panels
+from cudahercules.measure.counters import Reading
 from cudahercules.measure.panel import Standing, TaskPanel
 from cudahercules.record.plan import DeviceAnswer
-from cudahercules.replay.interface import AnswersDiffer, ContestantLost, ExpertDeclined
+from cudahercules.replay.interface import AnswersDiffer, ContestantLost, ExpertDeclined, OutOfMemory
 from cudahercules.task.model import Expert, WorkloadRole
 
 
@@ -294,3 +295,40 @@ def test_the_opponent_is_the_panels_winner(case, artifact, task, station):
     verdict = judge_on_gpu(case, artifact, Evidence(task=case.task), at=station)
     assert {w.expert for w in verdict.timing.workloads} == {"faster_library"}
     assert verdict.timing.panel_date == "2026-12-01" and verdict.timing.panel_note == ""
+
+
+def test_memory_that_an_expert_lacks_brings_no_weaker_opponent(grade, station, two_experts):
+    station.declines["library"] = OutOfMemory("the expert's process could not get ready: 2 GiB")
+    verdict = grade()
+    assert verdict.kind == "infrastructure_error"
+    assert "too little free memory for the expert library beside the candidate" in verdict.message
+
+
+def test_memory_that_an_expert_lacks_in_the_middle_brings_no_weaker_opponent(
+    grade, station, two_experts, monkeypatch
+):
+    def full(task, expert, workload):
+        raise OutOfMemory("the expert's process could not get ready: 2 GiB")
+
+    monkeypatch.setattr(station, "open_expert", full)
+    verdict = grade()
+    assert verdict.kind == "infrastructure_error" and "the expert library" in verdict.message
+
+
+@pytest.mark.parametrize("xid, kind", [(79, "infrastructure_error"), (31, "crash")])
+def test_a_gpu_that_fails_is_not_the_candidates_crash(grade, station, behaviour, monkeypatch, xid, kind):
+    behaviour.faults_at = 0
+    monkeypatch.setattr(gpu_grading, "locate_fault", lambda *_: None)
+    monkeypatch.setattr(type(station.world), "read", lambda self: Reading(xids=(xid,)))
+    verdict = grade()
+    assert verdict.kind == kind, verdict
+    assert (f"Xid {xid}" in verdict.message) == (kind == "infrastructure_error")
+
+
+def test_an_expert_that_the_hardware_ended_brings_no_weaker_opponent(
+    grade, station, faulty, two_experts, monkeypatch
+):
+    faulty("library", "us_55")
+    monkeypatch.setattr(type(station.world), "read", lambda self: Reading(xids=(94,)))
+    verdict = grade()
+    assert verdict.kind == "infrastructure_error" and "Xid 94" in verdict.message

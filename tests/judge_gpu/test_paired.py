@@ -264,6 +264,42 @@ def test_events_that_claim_more_than_the_clock_saw_are_refused():
         measure(sides, CountingInspector(), card, lambda n: n, 1, monotonic_ns=card.monotonic_ns)
 
 
+@pytest.mark.parametrize("hiccups", [1, 4, 99])
+def test_a_host_that_is_held_up_for_a_moment_is_no_disagreement_of_clocks(hiccups):
+    """The process's clock sees more than the events in runs of launches; a real difference stays."""
+    card = World(seed=1)
+    sides = SimulatedSides(card, 100.0)
+    opened, left = sides._open, [hiccups]
+
+    def held_up(side, microseconds):
+        contestant = opened(side, microseconds)
+        batch = contestant.batch
+
+        def late(requests):
+            samples = batch(requests)
+            if requests[0].repeat > 1 and left[0]:
+                left[0] -= 1
+                card.pass_time(5000.0, 0.0)
+                return [s.model_copy(update={"wall_ns": s.wall_ns + 5_000_000}) for s in samples]
+            return samples
+
+        contestant.batch = late
+        return contestant
+
+    sides._open = held_up
+
+    def run():
+        return measure(
+            sides, CountingInspector(), card, lambda n: n, 1, monotonic_ns=card.monotonic_ns
+        ).outside_clock["candidate"]
+
+    if hiccups == 1:
+        assert run() > 0.95
+    else:
+        with pytest.raises(InvalidMeasurement, match="by an outside clock"):
+            run()
+
+
 def test_a_contestant_whose_clock_runs_ahead_of_the_judges_is_refused():
     card = World(seed=1)
     with pytest.raises(InvalidMeasurement, match="by the judge's clock"):

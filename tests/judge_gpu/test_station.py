@@ -231,6 +231,14 @@ def test_a_process_that_died_while_it_was_started_is_forgotten():
     assert lane.process is None
 
 
+def test_a_contestant_that_died_in_use_is_followed_by_a_fresh_process():
+    died = Opened(Process("expert", 0))
+    died.process.kill()
+    for given in (died, died.process):
+        lane = Lane(given)
+        assert lane.open(lambda process: process) is None  # what start_expert starts anew
+
+
 def test_closing_ends_everything_also_what_is_still_coming_up(at, task, opening):
     go = threading.Event()
     opening.answer = lambda expert, workload: go.wait(10)

@@ -23,6 +23,7 @@ from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
 from cudahercules.judge.station import LANES, Lanes, Station
 from cudahercules.judge.verdict import Checked, OutputCheck, Verdict, WrongOutput
+from cudahercules.measure.counters import hardware_trouble
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.replay.interface import (
@@ -192,6 +193,8 @@ class Grading:
         """What an exception of the candidate's contestant means."""
         match error:
             case ContestantFault():
+                if trouble := hardware_trouble(self.at.counters.read()):
+                    return self.case.infrastructure_error(f"{workload.name}: {trouble}")
                 located = locate_fault(
                     self.evidence.plans[workload.name],
                     self.artifact,

@@ -20,12 +20,14 @@ from cudahercules.judge.protocol import kernel_reports, sample_seed
 from cudahercules.judge.timing import task_row, workload_row
 from cudahercules.judge.verdict import KernelReport, NotTimed, Timed, TimedWorkload
 from cudahercules.measure import panel as panels
+from cudahercules.measure.counters import hardware_trouble
 from cudahercules.replay.interface import (
     CannotReplay,
     ContestantFault,
     ContestantHang,
     ContestantLost,
     ExpertDeclined,
+    OutOfMemory,
 )
 from cudahercules.task.model import Workload
 
@@ -120,8 +122,24 @@ class _Speed:
                 self.at.await_expert(self.task, match.opponent, match.workload)
                 return
             except FAILURES as error:
-                demand_memory(self.grading, match.workload, match.opponent)  # too small a card is no failure
-                match.drop(error)
+                self._drop(match, error)
+
+    def _drop(self, match: _Match, error: Exception) -> None:
+        """The first choice does not play. What the card lacks or suffers from never brings a candidate a
+        weaker opponent: the grading ends."""
+        case, workload, name = self.grading.case, match.workload, match.opponent
+        demand_memory(self.grading, workload, name)
+        trouble: str | None
+        if any(isinstance(e, OutOfMemory) for e in (error, error.__cause__)):
+            trouble = (
+                f"there is too little free memory for the expert {name} beside the candidate ({error}): "
+                "free some, use a larger card, or rank the panel on this one with `hercules lint`"
+            )
+        else:
+            trouble = hardware_trouble(self.at.counters.read())
+        if trouble:
+            self.grading.end(case.infrastructure_error(f"{workload.name}: {trouble}"), error)
+        match.drop(error)
 
     def _play(self, match: _Match) -> None:
         """Time one workload against the first opponent that gets through."""
@@ -133,7 +151,7 @@ class _Speed:
                 with self.timeline.hold(), self.timeline.stage("measure"):
                     result = Duel(grading, workload, name, attempt=len(match.out)).run()
             except paired.ExpertFailed as error:
-                match.drop(error)
+                self._drop(match, error)
                 with self.timeline.stage("experts"):
                     self._await_opponent(match)
                     self.at.settle()

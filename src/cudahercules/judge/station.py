@@ -88,7 +88,9 @@ class Lane:
         self.process = process
 
     def open(self, start: Callable[[object | None], Contestant]) -> Contestant:
-        """``start(process)`` in this lane's process; a process that dies on the way is forgotten."""
+        """``start(process)`` in this lane's process; one that died, or dies on the way, is forgotten."""
+        if getattr(getattr(self.process, "process", self.process), "dead", False):
+            self.process = None
         try:
             self.process = contestant = start(self.process)
         except (AnswersDiffer, ExpertDeclined):

@@ -17,6 +17,9 @@ POWER_CAP = "sw_power_cap"
 """Recorded and paced away; never a reason to void a measurement."""
 SLOWDOWNS = ("sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
 """The machine's fault: a block in which one of these grows is repeated."""
+HARDWARE_XIDS = frozenset({48, 54, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140})
+"""Memory, link, power and firmware errors in NVIDIA's catalogue of Xids: never a program's own doing.
+Others (13, 31, 43, ...) also come from kernels that do something wrong."""
 _FIELDS = {
     POWER_CAP: "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP",
     "sync_boost": "NVML_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST",
@@ -55,6 +58,12 @@ def grown(before: Reading, after: Reading) -> dict[str, int]:
         for reason, now in after.throttle_ns.items()
         if reason in before.throttle_ns and now > before.throttle_ns[reason]
     }
+
+
+def hardware_trouble(reading: Reading) -> str | None:
+    """What the driver reported that no program can cause, in a few words."""
+    found = [str(xid) for xid in reading.xids if xid in HARDWARE_XIDS]
+    return f"the driver reported Xid {', '.join(found)}: the GPU itself failed" if found else None
 
 
 class Counters(Protocol):

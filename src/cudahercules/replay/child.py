@@ -19,7 +19,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from cudahercules.errors import HerculesError, PlanError
-from cudahercules.replay.driver import Context, DriverError, bindings
+from cudahercules.replay.driver import OUT_OF_MEMORY, Context, DriverError, bindings
 from cudahercules.replay.interface import AnswersDiffer, CannotReplay, Ready
 from cudahercules.replay.kept import Keeper
 from cudahercules.replay.messages import (
@@ -39,6 +39,7 @@ from cudahercules.replay.messages import (
     Release,
     Run,
     Samples,
+    TooLarge,
 )
 from cudahercules.replay.sampler import Sampler
 
@@ -75,12 +76,14 @@ def failure(error: Exception) -> Failed:
             return Failed(why="cannot", message=str(error))
         case Declines():
             return Failed(why="declined", message=str(error))
+        case TooLarge():
+            return Failed(why="machine", message=str(error), code=OUT_OF_MEMORY)
         case ExpertFailed():
             return Failed(why="expert", message=str(error))
         case DriverError() if error.sticky:
             return Failed(why="device", message=str(error), code=error.code)
         case DriverError():  # what a plan asked for in vain is CannotReplay: this is the machine, or us
-            hint = ": the GPU has too little free memory" if error.code == 2 else ""
+            hint = ": the GPU has too little free memory" if error.code == OUT_OF_MEMORY else ""
             return Failed(why="machine", message=f"{error}{hint}", code=error.code)
         case HerculesError() | MemoryError():
             return Failed(why="machine", message=str(error) or "out of host memory")

@@ -25,6 +25,7 @@ from cudahercules.emulator.outcome import Fault
 from cudahercules.process import kill_group
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.replay import faults
+from cudahercules.replay.driver import OUT_OF_MEMORY
 from cudahercules.replay.generator import device_code
 from cudahercules.replay.interface import (
     START_S,
@@ -36,6 +37,7 @@ from cudahercules.replay.interface import (
     ContestantLost,
     ExpertDeclined,
     KeptOutputs,
+    OutOfMemory,
     Ready,
     Request,
     Sample,
@@ -198,7 +200,8 @@ class GpuProcess:
                 return ContestantFault(faults.from_code(failed.code, failed.message))
             case "expert":
                 return ContestantLost(f"the expert failed: {failed.message}")
-        return ContestantLost(f"the {self.side}'s process could not {doing}: {failed.message}")
+        kind = OutOfMemory if failed.code == OUT_OF_MEMORY else ContestantLost
+        return kind(f"the {self.side}'s process could not {doing}: {failed.message}")
 
     def _lost(self, doing: str) -> ContestantLost:
         self.kill()
@@ -429,9 +432,9 @@ def locate_fault(
             at, limit_s = answer, STEP_S
     except ContestantFault as error:
         return faults.located(error.fault, plan, at)
-    except ContestantHang:
+    except ContestantHang as error:
         if at is None:
-            raise
+            raise ContestantLost(f"the process that locates faults does not come up: {error}") from error
         return faults.located(faults.hang(STEP_S), plan, at)
     except Closed as error:
         raise ContestantLost(f"the process that locates faults ended: {error}") from error

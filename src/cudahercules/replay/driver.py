@@ -16,7 +16,8 @@ from cudahercules.errors import MachineError
 
 STICKY = {700, 702, 710, 714, 715, 716, 717, 718, 719, 720, 721}
 """CUresults after which the context is unusable: a kernel did something wrong."""
-LOST = {2, 3, 46, 100, 101, 214, 220, 802, 803, 804, 810, 999}
+OUT_OF_MEMORY = 2
+LOST = {OUT_OF_MEMORY, 3, 46, 100, 101, 214, 220, 802, 803, 804, 810, 999}
 """CUresults that speak of the machine: no memory or device, hardware (ECC, NVLink), driver, MPS."""
 MINIMUM_DRIVER = 13000
 """cuDriverGetVersion of CUDA 13.0: cubins of that toolkit need it."""

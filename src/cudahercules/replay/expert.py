@@ -23,7 +23,7 @@ from cudahercules.replay.driver import Context, DriverError, api, version_text
 from cudahercules.replay.generator import DeviceCode
 from cudahercules.replay.interface import Ready
 from cudahercules.replay.kept import Keeper
-from cudahercules.replay.messages import Channel, Declines, ExpertFailed, Load
+from cudahercules.replay.messages import Channel, Declines, ExpertFailed, Load, TooLarge
 from cudahercules.replay.sampler import Operand, Sampler
 from cudahercules.task.model import DType, Task, Tensor, Workload
 
@@ -102,8 +102,8 @@ class ExpertSide:
             made = self.torch.empty(
                 shape[::-1] if column else shape, dtype=torch_dtype(tensor.dtype), device="cuda"
             )
-        except RuntimeError as error:
-            raise MachineError(
+        except self.torch.OutOfMemoryError as error:
+            raise TooLarge(
                 f"the GPU has too little free memory for {tensor.name} of {workload.name}"
             ) from error
         return made.t() if column else made
@@ -176,6 +176,8 @@ class ExpertSide:
             raise
         except NotImplementedError as error:
             raise Declines(f"{expert}: {error}") from error
+        except torch.OutOfMemoryError as error:
+            raise TooLarge(f"{expert}: the GPU has too little free memory") from error
         except Exception as error:
             raise ExpertFailed(f"{expert}: {type(error).__name__}: {error}") from error
         if getattr(run, "eager", False):

@@ -193,6 +193,10 @@ class ContestantLost(MachineError):
     the child killed from outside. The message says which and what to do."""
 
 
+class OutOfMemory(ContestantLost):
+    """The GPU has too little free memory for this contestant beside what else is on it."""
+
+
 class ExpertDeclined(ContestantLost):
     """The expert's code does not do this workload (it raised NotImplementedError): nobody's fault, and
     its process goes on. The message is the expert's own."""

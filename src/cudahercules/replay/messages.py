@@ -159,6 +159,10 @@ class Declines(ExpertFailed):
     """In an expert's process: its code says that it does not do this workload."""
 
 
+class TooLarge(ExpertFailed):
+    """In an expert's process: the GPU has too little free memory for it."""
+
+
 class Closed(Exception):
     """The other side has gone."""
 

@@ -18,6 +18,10 @@ globals().update({name: name for name in _SIZES})
 _users: dict[int, int] = {}
 
 
+class OutOfMemoryError(RuntimeError):
+    pass
+
+
 class Tensor:
     def __init__(self, shape, dtype, pointer):
         self.shape, self.dtype, self.pointer, self.device = tuple(shape), dtype, pointer, "cuda:0"
@@ -48,7 +52,7 @@ def empty(*shape, dtype="float32", device="cuda"):
     shape = shape[0] if shape and isinstance(shape[0], tuple) else shape
     code, pointer = driver.cuMemAlloc(max(1, math.prod(shape) * _SIZES[dtype]))
     if code:
-        raise RuntimeError("CUDA out of memory")
+        raise OutOfMemoryError("CUDA out of memory")
     return Tensor(shape, dtype, pointer)
 
 
