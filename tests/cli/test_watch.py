@@ -144,3 +144,8 @@ def test_the_program_from_first_save_to_ctrl_c(tmp_path):
 
 def test_wrong_use_is_told_before_watching(hercules, tmp_path):
     assert hercules("watch", "no/such", tmp_path / "k.cu", "--device", "cpu").code == 2
+
+
+def test_a_directory_that_does_not_exist_is_refused(hercules, tmp_path):
+    ended = hercules("watch", TASK, tmp_path / "nowhere" / "mine.cu", "--device", "cpu")
+    assert ended.code == 2 and "there is no directory" in ended.err and ended.out == ""

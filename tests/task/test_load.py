@@ -76,8 +76,8 @@ def test_work_counts_each_operand_once():
 
 def test_loading_all_is_fast_and_runs_no_family():
     code = (
-        "import sys, time; from cudahercules.task.load import all_tasks; t = time.perf_counter();"
-        "all_tasks(); print(time.perf_counter() - t, 'torch' in sys.modules,"
+        "import sys, time; from cudahercules.task.load import all_tasks; t = time.process_time();"
+        "all_tasks(); print(time.process_time() - t, 'torch' in sys.modules,"
         "any(m.startswith('cudahercules_family') for m in sys.modules))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -277,7 +277,7 @@ def test_not_utf8_names_the_line(family_copy):
 def test_missing_files_are_said(family_copy):
     directory = family_copy()
     (directory / "prompt.md").unlink()
-    with pytest.raises(TaskError, match=r"prompt\.md: cannot be read"):
+    with pytest.raises(TaskError, match=r"prompt\.md: there is no such file; every family needs one"):
         load_family(directory)
     (directory / "task.yaml").unlink()
     with pytest.raises(TaskError, match=r"task\.yaml: cannot be read \(No such file"):
@@ -288,3 +288,27 @@ def test_scalars_follow_yaml_1_2():
     text = "[1e-5, 1.0e-5, -3, .5, no, on, true, ~, 'x', \"7\", 0x10, 1_000]"
     values = yaml_tree.parse(text).plain()
     assert values == [1e-5, 1e-5, -3, 0.5, "no", "on", True, None, "x", "7", "0x10", "1_000"]
+
+
+# --- what a new author gets wrong ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (("targets: [general, hopper]", "targets: [general, general]"), "targets: general is listed twice"),
+        (("title: Matrix", 'title: "two\\nlines" #'), "title: must be one line"),
+        (("fp32: {l2: 4.0e-6", "fp32: {exact: true, l2: 4.0e-6"), "leave l2, row_l2 and element out"),
+    ],
+)
+def test_contradictions_are_refused(family_copy, edit, message):
+    folder = family_copy(edit)
+    with pytest.raises(TaskError, match=message):
+        load_family(folder)
+
+
+def test_experts_that_are_no_python_are_not_called_missing(family_copy):
+    folder = family_copy()
+    (folder / "experts.py").write_text('"""The panel."""\n\ndef cublaslt_search(:\n')
+    with pytest.raises(TaskError, match=r"experts: experts.py line 3 is no Python: invalid syntax"):
+        load_family(folder)

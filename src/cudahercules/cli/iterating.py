@@ -66,10 +66,14 @@ def watch(
     from cudahercules.task.model import WorkloadRole
 
     chosen, kind = load_task(task), choose_device(device)
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"{file}: there is no directory {file.parent} in which it could be saved")
     roles = (WorkloadRole.SMOKE,) if smoke else None
     session = Session(width=console().width) if sys.stdout.isatty() else Session()
     if not json:
         emit(f"watching {clean(str(file))} for {chosen.id} on the {kind} judge; Ctrl-C ends")
+        if not file.exists():
+            emit("it is not there yet: graded as soon as it is saved")
     try:
         for _ in Saves(file, poll):
             try:

@@ -37,6 +37,7 @@ def lint(names: Families = None, device: Device = "auto", json: Json = False) ->
     all_well = True
     for task in tasks:
         with progress() as notify:
+            notify(task.id)
             report = lint(
                 task,
                 device,

@@ -18,7 +18,8 @@ from cudahercules.judge.checks import check_output
 from cudahercules.judge.operands import scalars_of
 from cudahercules.judge.verdict import OutputCheck, WrongOutput
 from cudahercules.replay.interface import Contestant, Sample
-from cudahercules.task.load import family_module
+from cudahercules.task.family_code import mistakes_named
+from cudahercules.task.load import family_code, family_module
 from cudahercules.task.model import DType, Task, Tensor, Workload, WorkloadRole
 
 TEMPORARIES = 4
@@ -153,7 +154,7 @@ class DeviceAnswers:
             tensor = next(t for t in task.tensors if t.name == name)
             wide[name] = value.to(_wide(torch, tensor.dtype))
         family: ModuleType = family_module(task)
-        with torch.no_grad():
+        with torch.no_grad(), mistakes_named(family_code(task)):
             return family.reference(wide, task.sizes(workload), scalars_of(task, workload), xp)
 
     def check(

@@ -21,7 +21,7 @@ from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import CHECKED_ROLES, new_seed, sample_seed
 from cudahercules.judge.verdict import OutputCheck
 from cudahercules.task.inputs import generate
-from cudahercules.task.load import family_module
+from cudahercules.task.load import family_module, work
 from cudahercules.task.model import Model, Task, Workload
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def lint(
     kind = choose_device(device)
     if not task.candidates:
         raise UsageError(f"{task.id} names no honest candidate, so nothing shows that it can be solved")
+    for workload in task.workloads:
+        work(task, workload)  # flops() is asked on a GPU only: its mistakes must show here
     seed = seed or new_seed()
     graded = sorted(
         grade_bundled(bundled(task), kind, workers=workers, notify=notify),

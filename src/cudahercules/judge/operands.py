@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudahercules.errors import TaskError
+from cudahercules.task.family_code import mistakes_named
+from cudahercules.task.load import family_code
 from cudahercules.task.model import DType, Task, Tensor, Workload
 
 
@@ -45,14 +47,19 @@ def reference_of(
 ) -> dict[str, np.ndarray]:
     """The reference's outputs for operands in storage dtype, by name (float64, complex128 or integer).
 
-    Raises TaskError if the family's reference leaves an output out.
+    Raises TaskError if the family's reference fails, leaves an output out, or gives something else.
     """
-    wide = {t.name: widen(t, values[t.name]) for t in task.inputs}
-    with np.errstate(all="ignore"):
+    wide, path = {t.name: widen(t, values[t.name]) for t in task.inputs}, family_code(task)
+    with np.errstate(all="ignore"), mistakes_named(path):
         answers = family.reference(wide, task.sizes(workload), scalars_of(task, workload), namespace())
-    missing = [t.name for t in task.outputs if t.name not in answers]
-    if missing:
-        raise TaskError(f"{task.directory / 'family.py'}: reference() gives no {', '.join(missing)}")
+    if not isinstance(answers, dict):
+        raise TaskError(f"{path}: reference() gives {type(answers).__name__}, not a dict of outputs by name")
+    for tensor in task.outputs:
+        if tensor.name not in answers:
+            raise TaskError(f"{path}: reference() gives no {tensor.name}")
+        if not isinstance(answers[tensor.name], np.ndarray | np.generic):
+            given = type(answers[tensor.name]).__name__
+            raise TaskError(f"{path}: reference() gives {given} for {tensor.name}, not an array")
     return answers
 
 

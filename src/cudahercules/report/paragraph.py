@@ -25,8 +25,8 @@ _BRIEF = {
 _HINTS = {
     "unwritten": "Outputs hold poison before the call, and no thread wrote these: look at the size of the "
     "grid and at the masks of the last blocks.",
-    "nan": "Outputs hold NaN before the call: look for a sum that starts from the output, or a read of "
-    "memory that nobody wrote.",
+    "nan": "NaN comes from 0 / 0 and infinity - infinity (an exponential that vanishes or overflows), from a "
+    "sum that starts from the output, which holds NaN before the call, or from memory that nobody wrote.",
     "infinite": "Something overflows: look at exponentials and at the type of sums.",
     "input_changed": "Inputs are read-only: take scratch memory from cudaMallocAsync.",
     "outside_buffer": "Look at the last index that is stored.",

@@ -137,6 +137,10 @@ def inconsistencies(
     yield from _workloads(family, member)
     yield from _tolerances(family)
     yield from _files(family, directory)
+    for target in {t for t in family.targets if family.targets.count(t) > 1}:
+        yield ("targets",), f"{target} is listed twice"
+    if "\n" in family.title:
+        yield ("title",), "must be one line"
 
 
 def _names(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Location, str]]:
@@ -271,7 +275,11 @@ def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]
                     yield (kind, i, "verdict"), f"{verdict!r} is none of {', '.join(VERDICT_KINDS)}"
     if not family.experts:
         return
-    defined = _functions(directory / "experts.py")
+    try:
+        defined = _functions(directory / "experts.py")
+    except (SyntaxError, ValueError) as error:
+        yield ("experts",), f"experts.py line {getattr(error, 'lineno', 1)} is no Python: {error.args[0]}"
+        return
     for i, expert in enumerate(family.experts):
         if expert.name not in defined:
             yield ("experts", i, "name"), f"experts.py defines no function {expert.name}"
@@ -283,9 +291,10 @@ def _lies_in(directory: Path, name: str) -> bool:
 
 
 def _functions(path: Path) -> set[str]:
-    """Names of the functions that a Python file defines, read without running it."""
+    """Names of the functions that a Python file defines, read without running it; none if it is missing.
+    Raises SyntaxError or ValueError if it is no Python."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
+    except OSError:
         return set()
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import importlib.util
+import math
 import os
 import re
 import sys
@@ -24,6 +25,7 @@ from pydantic import ValidationError
 
 from cudahercules.errors import TaskError, UsageError
 from cudahercules.task import yaml_tree
+from cudahercules.task.family_code import mistakes_named
 from cudahercules.task.family_file import FamilyFile, inconsistencies
 from cudahercules.task.model import Role, Target, Task, TaskClass, Work, Workload
 from cudahercules.task.yaml_tree import Node, Problem
@@ -47,7 +49,8 @@ def all_tasks() -> tuple[Task, ...]:
     seen: dict[str, Task] = {}
     for task in tasks:
         if task.id in seen:
-            raise TaskError(f"{task.id} exists twice: in {seen[task.id].directory} and {task.directory}")
+            places = f"in {seen[task.id].directory} and {task.directory}"
+            raise TaskError(f"{task.id} exists twice: {places}. Rename one of the folders")
         seen[task.id] = task
     return tuple(sorted(tasks, key=lambda t: t.id))
 
@@ -122,13 +125,19 @@ def _module(path: Path) -> ModuleType:
         raise TaskError(f"{path}: there is no such file; every family needs one")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    with mistakes_named(path):
+        spec.loader.exec_module(module)
     return module
+
+
+def family_code(task: Task) -> Path:
+    """Where the family's ``family.py`` lies."""
+    return task.directory.resolve() / "family.py"
 
 
 def family_module(task: Task) -> ModuleType:
     """The family's ``family.py``: ``reference(inputs, sizes, scalars, xp)`` and ``flops(sizes)``."""
-    module = _module(task.directory.resolve() / "family.py")
+    module = _module(family_code(task))
     for name in ("reference", "flops"):
         if not callable(getattr(module, name, None)):
             raise TaskError(f"{task.directory / 'family.py'}: defines no function {name}")
@@ -143,15 +152,22 @@ def experts_module(task: Task) -> ModuleType:
 def work(task: Task, workload: Workload) -> Work:
     """Compulsory traffic (each operand once) and the flops of the textbook algorithm.
 
-    A family that rules out faster algorithms sets ``FLOP_FLOOR = True`` in ``family.py``.
+    A family that rules out faster algorithms sets ``FLOP_FLOOR = True`` in ``family.py``. Raises TaskError
+    if its ``flops`` fails, or gives no finite number from 0 upwards.
     """
-    module = family_module(task)
+    module, path = family_module(task), family_code(task)
+    with mistakes_named(path):
+        flops = float(module.flops(task.sizes(workload)))
+    if not 0 <= flops < math.inf:
+        raise TaskError(
+            f"{path}: flops() gives {flops} for {workload.name}, not a finite number from 0 upwards"
+        )
     read = sum(task.nbytes(t, workload) for t in task.tensors if t.role is not Role.OUT)
     written = sum(task.nbytes(t, workload) for t in task.outputs)
     return Work(
         bytes_read=read,
         bytes_written=written,
-        flops=float(module.flops(task.sizes(workload))),
+        flops=flops,
         flop_floor=bool(getattr(module, "FLOP_FLOOR", False)),
     )
 
@@ -253,6 +269,8 @@ def _prompt_text(directory: Path, parameters: dict[str, int | str]) -> str:
     path = directory / "prompt.md"
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise TaskError(f"{path}: there is no such file; every family needs one") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TaskError(f"{path}: cannot be read as UTF-8 text ({error})") from None
     for name, value in parameters.items():

@@ -289,6 +289,8 @@ class Tolerance(Model):
     def _relative_comes_on_top(self) -> Tolerance:
         if self.element_relative > 0 and self.element == 0:
             raise ValueError("element_relative comes on top of element, which must be above 0 then")
+        if self.exact and max(self.l2, self.row_l2, self.element) > 0:
+            raise ValueError("exact: true allows no error, so leave l2, row_l2 and element out")
         return self
 
     def tightened(self, factor: float) -> Tolerance:
