@@ -29,7 +29,8 @@ from cudahercules.build.candidate import load_candidate  # noqa: E402
 from cudahercules.build.compile import BuildFailure, build  # noqa: E402
 from cudahercules.judge import paired  # noqa: E402
 from cudahercules.judge.device import find_gpu  # noqa: E402
-from cudahercules.judge.station import Lane, Lanes, Station  # noqa: E402
+from cudahercules.judge.lanes import Lane, Lanes  # noqa: E402
+from cudahercules.judge.station import Station  # noqa: E402
 from cudahercules.judge.verdict import WrongOutput  # noqa: E402
 from cudahercules.record.plan import LaunchPlan  # noqa: E402
 from cudahercules.replay.interface import Contestant, Sample, start_replay, warm_process  # noqa: E402

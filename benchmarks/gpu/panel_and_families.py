@@ -24,9 +24,9 @@ from cudahercules.judge.batch import build_verdict
 from cudahercules.judge.bundled import Bundled, bundled
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import ORDER, judge_on_gpu
+from cudahercules.judge.lanes import Lane, Lanes
 from cudahercules.judge.protocol import Case, new_seed
 from cudahercules.judge.ranking import rank_panel
-from cudahercules.judge.station import Lane, Lanes
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure import panel as panels
 from cudahercules.replay.interface import warm_process

@@ -9,14 +9,14 @@ import pytest
 
 from cudahercules.build.artifact import Artifact, DeviceModule, KernelInfo
 from cudahercules.judge import gpu_grading, gpu_speed, instructions
-from cudahercules.judge import station as station_module
+from cudahercules.judge import lanes as lanes_module
 from cudahercules.judge.answers_gpu import KeptAnswer, side_effects
 from cudahercules.judge.checks import check_output
 from cudahercules.judge.device import Gpu
+from cudahercules.judge.lanes import Lane, Lanes
 from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import Case
 from cudahercules.judge.simulated import Simulated, World
-from cudahercules.judge.station import Lane, Lanes
 from cudahercules.judge.verdict import OutputCheck, WrongOutput
 from cudahercules.measure import panel as panels
 from cudahercules.record.plan import ARENA_BASE, Buffer, KernelLaunch, LaunchPlan
@@ -186,7 +186,7 @@ def station(task, behaviour, monkeypatch, tmp_path):
     monkeypatch.setattr(gpu_grading, "locate_fault", lambda *_: None)
     for module in (gpu_grading, gpu_speed, instructions):
         monkeypatch.setattr(module, "instruction_mixes", lambda _: {"twice": {"global load": 1}})
-    monkeypatch.setattr(station_module, "end", lambda processes, waiting=True: None)
+    monkeypatch.setattr(lanes_module, "end", lambda processes, waiting=True: None)
     return made
 
 

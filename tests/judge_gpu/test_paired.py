@@ -5,15 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from cudahercules.judge.paired import (
-    DESIGNS,
-    RETRIES,
-    InvalidMeasurement,
-    choose_design,
-    measure,
-    pause_ms,
-    task_figure,
-)
+from cudahercules.judge.design import DESIGNS, choose_design, pause_ms
+from cudahercules.judge.paired import RETRIES, InvalidMeasurement, measure, task_figure
 from cudahercules.judge.simulated import CountingInspector, SimulatedSides, World
 from cudahercules.measure import statistics as st
 from cudahercules.replay.interface import ContestantFault
@@ -97,6 +90,9 @@ def test_every_design_checks_at_least_eight_samples_at_its_first_look():
         assert design.keep <= 2 * design.blocks
         assert sum(design.errors) == pytest.approx(1 - st.LEVEL)
         assert len(design.errors) == len(design.looks)
+    assert {d.name: d.kept_at_once for d in DESIGNS.values()} == {
+        "light": 16, "heavy": 16, "giant": 8, "slow": 8
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import pytest
 
 from cudahercules.judge import station as station_module
 from cudahercules.judge.device import Gpu
-from cudahercules.judge.station import LANES, SPARES, Lane, Lanes, Station, await_ends, end
+from cudahercules.judge.lanes import LANES, Lane, Lanes, await_ends, end
+from cudahercules.judge.station import SPARES, Station
 from cudahercules.measure import panel as panels
 from cudahercules.replay.interface import AnswersDiffer, ContestantLost, ExpertDeclined
 

@@ -19,9 +19,10 @@ from cudahercules.judge.answers_gpu import side_effects
 from cudahercules.judge.checks import check_output
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.instructions import instruction_mixes
+from cudahercules.judge.lanes import LANES, Lanes
 from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
-from cudahercules.judge.station import LANES, Lanes, Station
+from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import Checked, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.counters import hardware_trouble
 from cudahercules.record.plan import LaunchPlan

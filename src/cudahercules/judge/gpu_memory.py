@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cudahercules.judge import paired
 from cudahercules.judge.answers_gpu import reference_bytes
-from cudahercules.judge.station import LANES
+from cudahercules.judge.design import DESIGNS
+from cudahercules.judge.lanes import LANES
 from cudahercules.record.plan import PAGE, LaunchPlan
 from cudahercules.task.model import Task, Workload
 
@@ -17,7 +17,7 @@ def memory_needed(task: Task, workload: Workload, plan: LaunchPlan, expert: bool
     arena = _arena_bytes(plan)
     operands = sum(task.nbytes(t, workload) for t in task.tensors)
     outputs = sum(task.nbytes(t, workload) for t in task.outputs)
-    kept = max(d.looks[0] * d.keep for d in paired.DESIGNS.values()) * outputs
+    kept = max(d.kept_at_once for d in DESIGNS.values()) * outputs
     process = CONTEXT_BYTES + 4 * l2_bytes
     candidate = LANES * (arena + outputs + process)
     opponent = LANES * (2 * operands + process) if expert else 0
@@ -27,7 +27,7 @@ def memory_needed(task: Task, workload: Workload, plan: LaunchPlan, expert: bool
 def rivals_memory(task: Task, workload: Workload, plan: LaunchPlan) -> int:
     """What a candidate in the expert's place needs beyond an expert: its own arena and kept outputs."""
     outputs = sum(task.nbytes(t, workload) for t in task.outputs)
-    kept = max(d.looks[0] * d.keep for d in paired.DESIGNS.values())
+    kept = max(d.kept_at_once for d in DESIGNS.values())
     return LANES * _arena_bytes(plan) + kept * outputs
 
 

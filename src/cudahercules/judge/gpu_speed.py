@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cudahercules.judge import paired
+from cudahercules.judge.design import DESIGNS
 from cudahercules.judge.gpu_duel import ANOTHER_OPPONENT, Duel, Inspector
 from cudahercules.judge.gpu_grading import Grading
 from cudahercules.judge.gpu_memory import memory_needed, rivals_memory
@@ -212,7 +213,7 @@ def check_untimed(grading: Grading, workload: Workload, attempt: int) -> None:
     demand_memory(grading, workload, None)
     inspector = Inspector(grading, workload)
     start = time.monotonic()
-    for number in range(paired.DESIGNS["slow"].looks[0]):
+    for number in range(DESIGNS["slow"].looks[0]):
         seed = sample_seed(grading.case.seed, workload.name, number + attempt * ANOTHER_OPPONENT)
         try:
             contestant = grading.open_candidate(workload)

@@ -4,7 +4,7 @@ This module knows contestants, clocks and counters, not plans or tasks, so that 
 contestant can play a whole measurement. What is done and why: docs/measurement.md.
 
     solo   the expert alone: the band in which its later times must lie
-    probe  the candidate's first samples choose a *design* declared in advance (:data:`DESIGNS`)
+    probe  the candidate's first samples choose a *design* declared in advance
     looks  instances (fresh memory on both sides) of ABBA blocks; after each look the kept outputs
            are checked and the rule is asked
     after  the expert alone again, then the warm figure
@@ -22,8 +22,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from cudahercules.errors import MachineError
+from cudahercules.judge.design import SLOW_RATIO, Design, choose_design, pause_ms
 from cudahercules.measure import statistics as st
-from cudahercules.measure.counters import POWER_CAP, SLOWDOWNS, Counters, Reading, grown
+from cudahercules.measure.counters import POWER_CAP, Counters, Reading, grown, machine_trouble
 from cudahercules.replay.interface import (
     CannotReplay,
     Contestant,
@@ -33,14 +34,6 @@ from cudahercules.replay.interface import (
     Sample,
 )
 
-SLOW_RATIO = 4.0
-"""A candidate that takes this many times the expert's time is measured with the slow design."""
-HEAVY_US = 500.0
-"""From here on a pair's noise is small (0.1 % measured) and its pacing dear: fewer pairs an instance."""
-GIANT_US = 20_000.0
-PACE_RATIO, PACE_MS = 4.0, 5.0
-"""Idle time before a sample: four times its length, at most 5 ms. A 1.4 ms GEMM back to back drives
-an H200 from 1980 to 1590 MHz within 0.2 s; with 5 ms gaps it does not; at 20 ms clocks ramp down."""
 SOLO_SAMPLES = 6
 SOLO_BAND = 0.05
 """Band around the expert's solo samples: placement (1 %), boost clock steps (15 of 1980 MHz) and the
@@ -61,42 +54,6 @@ OUTSIDE_RUNS = 3
 FAILURES = (ContestantFault, ContestantHang, CannotReplay, MachineError)
 RETRIES = 3
 """Blocks of one workload that may be repeated for the machine's sake before it is given up."""
-
-
-@dataclass(frozen=True)
-class Design:
-    """How many samples are taken: ``looks`` are the instances in all at each look, ``blocks`` the
-    ABBA blocks (two pairs each) an instance, ``keep`` the candidate samples of each that are checked.
-    ``errors`` is the part of 1 % that each look may spend."""
-
-    name: str
-    looks: tuple[int, ...]
-    blocks: int
-    keep: int  # candidate samples an instance that are checked, at secret positions
-    errors: tuple[float, ...] = st.LOOK_ERRORS
-
-
-DESIGNS = {
-    "light": Design("light", looks=(8, 16, 32), blocks=4, keep=1),
-    "heavy": Design("heavy", looks=(8, 16, 32), blocks=2, keep=1),
-    "giant": Design("giant", looks=(8, 16), blocks=1, keep=1, errors=(0.005, 0.005)),
-    "slow": Design("slow", looks=(4,), blocks=1, keep=2, errors=(0.01,)),
-}
-"""Every design checks at least 8 candidate samples at its first look."""
-
-
-def choose_design(candidate_us: float, expert_us: float) -> Design:
-    """The design for a workload, from the probe (microseconds)."""
-    if candidate_us > SLOW_RATIO * expert_us:
-        return DESIGNS["slow"]
-    if max(candidate_us, expert_us) >= GIANT_US:
-        return DESIGNS["giant"]
-    return DESIGNS["heavy" if expert_us >= HEAVY_US else "light"]
-
-
-def pause_ms(sample_us: float) -> float:
-    """Idle milliseconds before a sample that takes ``sample_us``."""
-    return min(PACE_MS, PACE_RATIO * sample_us / 1000)
 
 
 class Sides(Protocol):
@@ -487,20 +444,6 @@ class Measurement:
         if not any(block.after.throttle_ns for block in self.blocks):
             self.flag("throttle counters are not available on this machine")
         return measured
-
-
-def machine_trouble(after: Reading, throttle_ns: dict[str, int]) -> str | None:
-    """Why a block does not count: an Xid, a slowdown or a stranger on the GPU; else None."""
-    if after.xids:
-        return f"the driver reported Xid {', '.join(map(str, after.xids))}"
-    slowed = {r: ns for r, ns in throttle_ns.items() if r in SLOWDOWNS}
-    if slowed:
-        return "the card slowed itself down: " + ", ".join(
-            f"{r} {ns / 1e6:.1f} ms" for r, ns in slowed.items()
-        )
-    if after.strangers:
-        return f"another process uses the GPU (pid {', '.join(map(str, after.strangers))})"
-    return None
 
 
 def measure(

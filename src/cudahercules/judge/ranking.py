@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
+from cudahercules.judge.design import pause_ms
 from cudahercules.judge.lint import share as largest_share
-from cudahercules.judge.paired import FAILURES, pause_ms
+from cudahercules.judge.paired import FAILURES
 from cudahercules.judge.protocol import new_seed, sample_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import OutputCheck, WrongOutput

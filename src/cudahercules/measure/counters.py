@@ -60,6 +60,20 @@ def grown(before: Reading, after: Reading) -> dict[str, int]:
     }
 
 
+def machine_trouble(after: Reading, throttle_ns: dict[str, int]) -> str | None:
+    """Why a block does not count: an Xid, a slowdown or a stranger on the GPU; else None."""
+    if after.xids:
+        return f"the driver reported Xid {', '.join(map(str, after.xids))}"
+    slowed = {r: ns for r, ns in throttle_ns.items() if r in SLOWDOWNS}
+    if slowed:
+        return "the card slowed itself down: " + ", ".join(
+            f"{r} {ns / 1e6:.1f} ms" for r, ns in slowed.items()
+        )
+    if after.strangers:
+        return f"another process uses the GPU (pid {', '.join(map(str, after.strangers))})"
+    return None
+
+
 def hardware_trouble(reading: Reading) -> str | None:
     """What the driver reported that no program can cause, in a few words."""
     found = [str(xid) for xid in reading.xids if xid in HARDWARE_XIDS]
