@@ -39,6 +39,11 @@ SIGNAL = "mbarrier::complete_tx::bytes"
         "fence.proxy.tensormap::generic.acquire.gpu [%rd0], 128;",
         "fence.proxy.tensormap::generic.release.cta;",
         "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;",
+        "tensormap.replace.tile.global_address.global.b1024.b64 [%rd0], %rd1;",
+        "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
+        "[%rd0], [%r0], 128;",
+        "tensormap.replace.tile.rank.b1024.b32 [%rd0], %r1;",
+        "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r0], 4, %r1;",
         "prefetch.param.tensormap [%rd0];",
         "griddepcontrol.wait;",
         "setmaxnreg.dec.sync.aligned.u32 40;",
@@ -51,9 +56,12 @@ def test_known_forms(line):
 @pytest.mark.parametrize(
     "line",
     [
-        "tensormap.replace.tile.global_address.global.b1024.b64 [%rd0], %rd1;",
+        "tensormap.replace.tile.global_address.global.b1024.b32 [%rd0], %r1;",
+        "tensormap.replace.tile.global_dim.global.b1024.b32 [%rd0], %r1;",
+        "tensormap.replace.tile.global_dim.local.b1024.b32 [%rd0], 1, %r1;",
+        "tensormap.replace.im2col.global_dim.global.b1024.b32 [%rd0], 1, %r1;",
         "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned "
-        "[%rd0], [%r0], 128;",
+        "[%rd0], [%r0], 64;",
         f"cp.async.bulk.tensor.4d.shared::cluster.global.im2col.{SIGNAL} "
         "[%r0], [%rd0, {%r1, %r2, %r3, %r4}], [%r5], {%h0, %h1};",
         f"cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.{SIGNAL} "

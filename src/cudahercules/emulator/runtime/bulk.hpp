@@ -33,6 +33,19 @@ void bulk_tensor_prefetch(Thread& t, uint64_t map, Coordinates c, uint32_t site)
 void bulk_commit(Thread& t);
 void bulk_wait(Thread& t, uint32_t groups_left, bool only_reads);
 
+// tensormap.replace: one field of the map at a generic (or, if `shared`, window) address gets a new value.
+enum class MapField : uint32_t {
+  global_address, rank, box_dim, global_dim, global_stride, element_stride,
+  elemtype, interleave_layout, swizzle_mode, fill_mode, swizzle_atomicity
+};
+void replace_in_map(Thread& t, uint64_t address, bool shared, MapField field, uint32_t ordinal, uint64_t value, uint32_t site);
+// tensormap.cp_fenceproxy: the whole warp copies a map from shared to global memory.
+struct MapLane {
+  uint8_t* to;
+  const uint8_t* from;
+};
+void copy_map(Thread& t, MapLane* lane, uint64_t to, uint64_t from, uint32_t site);
+
 // st.async and red.async: up to 16 bytes of the thread's registers.
 void send_async(Thread& t, uint64_t to, const void* data, uint32_t size, uint64_t barrier, Reduction reduction,
                 Number number, uint32_t site);

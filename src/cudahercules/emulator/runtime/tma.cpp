@@ -19,13 +19,6 @@ enum : uint32_t { type_f16 = 6, type_f32 = 7, type_f64 = 8, type_bf16 = 9, type_
   fault(t, site, "bulk_copy", "\"detail\":" + quoted("tensor copy: " + what));
 }
 
-uint64_t checksum(const TensorMap& map) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&map);
-  for (size_t i = 0; i < offsetof(TensorMap, check); i++) hash = (hash ^ bytes[i]) * 0x100000001b3ull;
-  return hash;
-}
-
 uint32_t extent(const TensorMap& m, uint32_t k) { return k ? (m.box[k] + m.step[k] - 1u) / m.step[k] : m.box[0]; }
 int64_t dimension(const TensorMap& m, uint32_t k) { return int64_t(m.last[k]) + 1; }
 
@@ -93,6 +86,15 @@ Number number_of(const TensorMap& m) {
 
 }  // namespace
 
+uint64_t checksum(const TensorMap& map) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&map);
+  for (size_t i = 0; i < offsetof(TensorMap, check); i++) hash = (hash ^ bytes[i]) * 0x100000001b3ull;
+  return hash;
+}
+
+bool is_tensor_map(const TensorMap& map) { return map.magic == tensor_magic && map.check == checksum(map); }
+
 uint8_t* global_bytes(Thread& t, uint64_t address, uint64_t bytes, uint32_t site, uint32_t access) {
   const Range* r = find_range(address);
   if (!r || address - r->lo + bytes > r->size || ((access & access_kind) != access_read && !r->writable))
@@ -111,7 +113,7 @@ TensorBox tensor_box(Thread& t, uint64_t map, Coordinates at, uint32_t site) {
   for (uint32_t i = 0; i < sizeof box.map; i += 8) resolve(t, slot, map + i, 8, site, access_read, true);
   memcpy(&box.map, reinterpret_cast<const void*>(map), sizeof box.map);
   const TensorMap& m = box.map;
-  if (m.magic != tensor_magic || m.check != checksum(m))
+  if (!is_tensor_map(m))
     tensor_fault(t, site, "the 128 bytes at the descriptor's address are no tensor map of cuTensorMapEncode");
   if (m.rank != at.rank)
     tensor_fault(t, site, std::to_string(at.rank) + " coordinates for a tensor map of rank " + std::to_string(m.rank));

@@ -24,6 +24,9 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) == 128);
 
+uint64_t checksum(const TensorMap& map);
+bool is_tensor_map(const TensorMap& map);
+
 // A box of a tensor: `map` is a copy, since the descriptor may be gone when the copy is performed.
 struct TensorBox {
   TensorMap map;
