@@ -23,6 +23,7 @@ sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "src")]
 
 import hardware_cases as cases  # noqa: E402
 import hardware_pack as pack  # noqa: E402
+import hardware_snippets as snippets  # noqa: E402
 import numpy as np  # noqa: E402
 import scalar_harness as harness  # noqa: E402
 from emulated import Program  # noqa: E402
@@ -93,6 +94,8 @@ def main() -> None:
         scratch = Path(temporary)
         print(f"{add_scalar(folder, scratch)} scalar variants")
         add_program(folder, "lop3", cases.lop3_program(scratch))
+        for name, program in snippets.programs(scratch):
+            add_program(folder, name, program)
         for case in cases.tensor_cases(scratch):
             add_program(folder, case.name, case.program)
         listed = folder / "varying.txt"

@@ -21,6 +21,10 @@ CASES = [  # kernel, types of A/B and of the accumulators, m, n, k
     ("signed_32_8_rr", "s8", "s32", 32, 8, 16),
     ("signed_8_32_cc", "s8", "s32", 8, 32, 16),
     *((f"double_8_8_{x}", "f64", "f64", 8, 8, 4) for x in ("rc", "cr")),
+    ("half_32_8_cr", "f16", "f16", 32, 8, 16),
+    ("half_8_32_rr", "f16", "f32", 8, 32, 16),
+    ("unsigned_32_8_cc", "u8", "s32", 32, 8, 16),
+    ("unsigned_8_32_rc", "u8", "s32", 8, 32, 16),
 ]
 LIMITS = {"f32": 2.0**-24, "f16": 2.0**-11, "f64": 2.0**-52, "s32": 0}
 

@@ -51,6 +51,10 @@ KERNEL(signed_32_8_rr, 32, 8, 16, signed char, signed char, int, row, row, false
 KERNEL(signed_8_32_cc, 8, 32, 16, signed char, signed char, int, col, col, true)
 KERNEL(double_8_8_rc, 8, 8, 4, double, double, double, row, col, true)
 KERNEL(double_8_8_cr, 8, 8, 4, double, double, double, col, row, false)
+KERNEL(half_32_8_cr, 32, 8, 16, half, half, half, col, row, false)
+KERNEL(half_8_32_rr, 8, 32, 16, half, half, float, row, row, true)
+KERNEL(unsigned_32_8_cc, 32, 8, 16, unsigned char, unsigned char, int, col, col, true)
+KERNEL(unsigned_8_32_rc, 8, 32, 16, unsigned char, unsigned char, int, row, col, false)
 
 // C (M x N) = A (M x K) * B (K x N), all row-major, four warps a block of 32 x 32.
 extern "C" __global__ void gemm(const half* a, const half* b, float* c, int n, int k) {
