@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scalar_harness as harness
 from emulated import Program
+from hardware_store import Bound
 from scalar_on_gpu import BLOCK, kernel
 from tensor_programs import HEAD, MMAS, Mma, module
 from tensor_values import decode, random_bits
@@ -112,30 +113,6 @@ def lop3_program(tmp_path: Path) -> Program:
 
 
 # ---- tensor cores --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Bound:
-    """How far ``out`` may lie from the hardware's: ``type`` of its values, ``k`` products of each,
-    ``largest``: the T of runtime/mma.hpp or more. Integers and fp64 have no freedom."""
-
-    type: str
-    k: int
-    largest: float
-
-    def complaint(self, ours: np.ndarray, theirs: np.ndarray) -> str:
-        """Empty if two arrays of bit patterns agree."""
-        if self.type in ("s32", "f64"):
-            return "" if np.array_equal(ours, theirs) else f"{(ours != theirs).sum()} values differ"
-        x, y = decode(ours, self.type), decode(theirs, self.type)
-        if not np.array_equal(np.isnan(x), np.isnan(y)):
-            return "NaNs in other places"
-        finite = ~np.isnan(x) & (x != y)
-        bound = np.broadcast_to((self.k + 2) * 2.0**-23 * self.largest, x.shape)
-        if self.type == "f16":
-            bound = bound + 2.0**-10 * np.abs(y)
-        ratio = np.abs(x[finite] - y[finite]) / bound[finite]
-        return f"{ratio.max():.3g} times the bound" if ratio.size and ratio.max() > 1 else ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ hardware's bits.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 RACE = "wrong on purpose: what comes out depends on time"
 STARTS = "reads memory that nothing has written; the emulator fills it with poison"
 
@@ -35,3 +37,47 @@ def excluded(test: str) -> str | None:
     """Why a test (``file.py::function[parameters]``) does not run on the GPU; None if it does."""
     function = test.split("[")[0]
     return EXCLUDED.get(function) or EXCLUDED.get(function.split("::")[0])
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far values of ``type`` in ``arrays`` may lie from the hardware's: ``of_largest`` times the largest
+    magnitude in the array, plus ``relative`` times the value itself."""
+
+    arrays: tuple[str, ...]
+    type: str
+    of_largest: float
+    relative: float
+    reason: str
+
+
+TOLERANCES: dict[str, Tolerance] = {}
+
+
+def tolerance(test: str) -> Tolerance | None:
+    """What a test's results may differ by; None for not at all."""
+    return TOLERANCES.get(test) or TOLERANCES.get(test.split("[")[0])
+
+
+SM_100 = "sm_100 and later only: checked against exact arithmetic (test_scalar_table.py)"
+WITHOUT: dict[str, str] = {
+    "min{.ftz}{.NaN}{.abs}.f32": SM_100,
+    "max{.ftz}{.NaN}{.abs}.f32": SM_100,
+    "add{.rnd}{.ftz}.f32x2": SM_100,
+    "sub{.rnd}{.ftz}.f32x2": SM_100,
+    "mul{.rnd}{.ftz}.f32x2": SM_100,
+    "fma.rnd{.ftz}.f32x2": SM_100,
+    "add{.rnd}{.sat}.f32.half": SM_100,
+    "sub{.rnd}{.sat}.f32.half": SM_100,
+    "fma.rnd{.sat}.f32.half": SM_100,
+    "cvt.rn.satfinite{.relu}.fp6.f32": SM_100,
+    "cvt.rn{.relu}.f16x2.fp6": SM_100,
+    "cvt.rn.satfinite{.relu}.e2m1x2.f32": SM_100,
+    "cvt.rn{.relu}.f16x2.e2m1x2": SM_100,
+    "cvt.rz_rp{.satfinite}.ue8m0x2.f32": SM_100,
+    "cvt.rz_rp{.satfinite}.ue8m0x2.bf16x2": SM_100,
+    "cvt.rn.bf16x2.ue8m0x2": SM_100,
+    "setmaxnreg": "without effect on values",
+    "brkpt": "ends the kernel with an error",
+}
+"""Rows of the table that have no stored bits, and why: patterns of per-thread instructions, other opcodes."""
