@@ -3,6 +3,7 @@
 import os
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +177,37 @@ def test_a_fault_of_ours_is_that_candidates_verdict_only(task, sources, station,
     results = dict(judge_many_on_gpu(task, sources[:3], station))
     assert [results[k].kind for k in range(3)] == ["correct", "infrastructure_error", "correct"]
     assert "CUDA out of memory" in results[1].message
+
+
+def test_a_fault_of_ours_in_compiling_does_not_stop_the_batch(task, sources, station, card, monkeypatch):
+    build = batch.build
+
+    def fail(candidate, task, architecture):
+        if candidate.name == "1.cu":
+            raise RuntimeError("a surprise")
+        return build(candidate, task, architecture)
+
+    monkeypatch.setattr(batch, "build", fail)
+    results = dict(judge_many_on_gpu(task, sources[:3], station))
+    assert [results[k].kind for k in range(3)] == ["correct", "infrastructure_error", "correct"]
+    assert "a surprise" in results[1].message
+
+
+@pytest.mark.parametrize("name, says", [(".", "this is no file"), ("none/v.jsonl", "No such file")])
+def test_a_resume_file_that_cannot_be_is_said_before_anything_runs(
+    task, sources, station, card, tmp_path, name, says
+):
+    with pytest.raises(UsageError, match=says):
+        list(judge_many_on_gpu(task, sources, station, resume=tmp_path / name))
+    assert not card["built"]
+
+
+def test_a_disk_that_is_full_is_said_with_the_verdict(case):
+    verdict = case.correct((), (), NotTimed(reason="pretend"))
+    with pytest.raises(
+        MachineError, match=r"No space left on device: the correct of .* is not in it"
+    ):
+        append(Path("/dev/full"), verdict)
 
 
 def machine_errors(monkeypatch, names):

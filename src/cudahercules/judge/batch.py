@@ -27,7 +27,7 @@ from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.gpu import SAMPLE_S, judge_on_gpu
 from cudahercules.judge.gpu_grading import ORDER, Recording, record_all
-from cudahercules.judge.protocol import Case, Failing, new_seed
+from cudahercules.judge.protocol import Case, Failing, fault_of_ours, new_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import VERDICT, Verdict
 from cudahercules.record.plan import LaunchPlan
@@ -49,7 +49,7 @@ class _Built:
     number: int
     case: Case
     candidate: Candidate
-    result: Artifact | BuildFailure | HerculesError
+    result: Artifact | BuildFailure | Exception
     recordings: dict[str, Future[Recording]] = field(default_factory=dict)
 
 
@@ -118,10 +118,7 @@ def _grade(
     def compile_one(number: int, candidate: Candidate) -> None:
         room.acquire()
         if not stop.is_set():
-            built = _build(task, number, candidate, at)
-            if isinstance(built.result, Artifact):
-                _record_ahead(built, built.result, at, recorders)
-            ready.put(built)
+            ready.put(_prepared(task, number, candidate, at, recorders))
 
     try:
         for number, candidate in waiting:
@@ -140,7 +137,8 @@ def _grade(
         recorders.shutdown(wait=False, cancel_futures=True)
 
 
-def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built:
+def _prepared(task: Task, number: int, candidate: Candidate, at: Station, recorders: Executor) -> _Built:
+    """The candidate built, and its recordings begun. What is raised is kept for who waits."""
     start = time.monotonic()
     architecture = task.target.architecture or at.gpu.architecture
     case = Case(
@@ -154,23 +152,28 @@ def _build(task: Task, number: int, candidate: Candidate, at: Station) -> _Built
         device=at.gpu.name,
         driver=at.gpu.driver,
     )
-    result: Artifact | BuildFailure | HerculesError
+    result: Artifact | BuildFailure | Exception
+    recordings: dict[str, Future[Recording]] = {}
     try:
         result = build(candidate, task, architecture)
-    except HerculesError as error:
+        case.watch.build = time.monotonic() - start
+        if isinstance(result, Artifact):
+            recordings = _recordings_ahead(case, result, at, recorders)
+    except Exception as error:
         result = error
-    case.watch.build = time.monotonic() - start
-    return _Built(number, case, candidate, result)
+    return _Built(number, case, candidate, result, recordings)
 
 
-def _record_ahead(built: _Built, artifact: Artifact, at: Station, recorders: Executor) -> None:
+def _recordings_ahead(
+    case: Case, artifact: Artifact, at: Station, recorders: Executor
+) -> dict[str, Future[Recording]]:
     """Begin the recordings; of host code that fails on the first workload no other one is tried."""
-    task = built.case.task
-    first, *others = sorted(task.workloads, key=lambda w: ORDER.index(w.role))
-    built.recordings.update(record_all(built.case, artifact, [first], at, recorders))
-    recording = built.recordings[first.name]
+    first, *others = sorted(case.task.workloads, key=lambda w: ORDER.index(w.role))
+    begun = record_all(case, artifact, [first], at, recorders)
+    recording = begun[first.name]
     if recording.exception() is None and isinstance(recording.result(), LaunchPlan):
-        built.recordings.update(record_all(built.case, artifact, others, at, recorders))
+        begun.update(record_all(case, artifact, others, at, recorders))
+    return begun
 
 
 def _judge(built: _Built, at: Station, failing: Failing, limit_s: float) -> Verdict:
@@ -178,6 +181,8 @@ def _judge(built: _Built, at: Station, failing: Failing, limit_s: float) -> Verd
     case, result = built.case, built.result
     if isinstance(result, HerculesError):
         raise result
+    if isinstance(result, Exception):
+        return case.infrastructure_error(fault_of_ours(result))
     start = time.monotonic()
     case.clock = lambda: case.watch.build + time.monotonic() - start
     if isinstance(result, BuildFailure):
@@ -192,8 +197,6 @@ def _judge(built: _Built, at: Station, failing: Failing, limit_s: float) -> Verd
     except HerculesError:
         raise
     except Exception as error:  # a fault of ours, or torch's (out of memory): the others go on
-        from cudahercules.judge.grade import fault_of_ours
-
         verdict = case.infrastructure_error(fault_of_ours(error))
     finally:
         for recording in built.recordings.values():
@@ -215,11 +218,16 @@ def build_verdict(case: Case, failure: BuildFailure) -> Verdict:
 
 
 def append(path: Path, verdict: Verdict) -> None:
-    """Add one verdict and force it to disk before going on."""
-    with path.open("a", encoding="utf-8") as f:
-        f.write(verdict.model_dump_json() + "\n")
-        f.flush()
-        os.fsync(f.fileno())
+    """Add one verdict and force it to disk before going on. Raises MachineError if the disk refuses."""
+    try:
+        with path.open("a", encoding="utf-8") as f:
+            f.write(verdict.model_dump_json() + "\n")
+            f.flush()
+            os.fsync(f.fileno())
+    except OSError as error:
+        raise MachineError(
+            f"--resume {path}: {error.strerror}: the {verdict.kind} of {verdict.candidate} is not in it"
+        ) from error
 
 
 def finished(path: Path, task: Task, device: str | None = None) -> dict[str, Verdict]:
@@ -227,14 +235,18 @@ def finished(path: Path, task: Task, device: str | None = None) -> dict[str, Ver
     are to be retried and those of another release: what the emulator or another card said about a
     candidate says nothing about its speed here. A last line that was cut off is dropped from the file.
 
-    Raises UsageError if the file is of another task or holds anything else."""
+    Raises UsageError if the file is of another task, holds anything else, or cannot be written."""
+    if path.exists() and not path.is_file():
+        raise UsageError(f"--resume {path}: this is no file; name a file of verdicts, or a new one")
     try:
-        lines = path.read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return {}
-    if lines and not lines[-1].endswith(b"\n"):
-        lines.pop()
-        path.write_bytes(b"".join(lines))
+        with path.open("ab+") as file:  # made now if it is new: a name that cannot be written is said first
+            file.seek(0)
+            lines = file.read().splitlines(keepends=True)
+            if lines and not lines[-1].endswith(b"\n"):
+                lines.pop()
+                file.truncate(sum(map(len, lines)))
+    except OSError as error:
+        raise UsageError(f"--resume {path}: {error.strerror}; name a file that can be written") from error
     found: dict[str, Verdict] = {}
     for number, line in enumerate(lines, 1):
         try:

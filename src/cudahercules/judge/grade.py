@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +16,15 @@ from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge import evidence as evidence_directory
 from cudahercules.judge.cpu import LIMIT_S, get_ready, judge_on_cpu
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.protocol import CHECKED_ROLES, CPU_DEVICE, Case, Failing, checked_seed, new_seed
+from cudahercules.judge.protocol import (
+    CHECKED_ROLES,
+    CPU_DEVICE,
+    Case,
+    Failing,
+    checked_seed,
+    fault_of_ours,
+    new_seed,
+)
 from cudahercules.judge.verdict import Verdict
 from cudahercules.measure.profiles import load_profile
 from cudahercules.record.recorder import sandbox_level
@@ -306,20 +311,3 @@ def _gpu_module() -> Any:
     from importlib import import_module
 
     return import_module("cudahercules.judge.gpu")
-
-
-# --- our own faults ------------------------------------------------------------------------------
-
-
-def fault_of_ours(error: Exception) -> str:
-    """One sentence about an unexpected exception: what, and where in our code."""
-    if os.environ.get("HERCULES_DEBUG"):
-        traceback.print_exception(error, file=sys.stderr)
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
-    text = str(error).strip().splitlines()
-    detail = f": {text[0][:300]}" if text else ""
-    return (
-        f"{type(error).__name__}{place}{detail}. This is a fault of CUDAHercules or of this machine, not of "
-        "the candidate; HERCULES_DEBUG=1 shows the traceback"
-    )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import secrets
 import sys
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cudahercules import __version__
@@ -185,6 +188,20 @@ class Case:
 
     def infrastructure_error(self, message: str) -> v.InfrastructureError:
         return v.InfrastructureError(message=message, **self._facts())
+
+
+def fault_of_ours(error: Exception) -> str:
+    """One sentence about an unexpected exception: what, and where in our code."""
+    if os.environ.get("HERCULES_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    text = str(error).strip().splitlines()
+    detail = f": {text[0][:300]}" if text else ""
+    return (
+        f"{type(error).__name__}{place}{detail}. This is a fault of CUDAHercules or of this machine, not of "
+        "the candidate; HERCULES_DEBUG=1 shows the traceback"
+    )
 
 
 class Failing:
