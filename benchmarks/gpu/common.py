@@ -153,7 +153,7 @@ def environment() -> dict[str, Any]:
         _environment.update(
             gpu=known(lambda: find_gpu().name),
             cuda_driver=known(lambda: find_gpu().driver),
-            card=known(lambda: Card(find_gpu().index).describe()),
+            card=known(lambda: Card(find_gpu().bus).describe()),
             compiler=known(lambda: find_toolchain().title),
             harness=__version__,
             python=platform.python_version(),

@@ -12,12 +12,14 @@ from cudahercules.replay.driver import MINIMUM_DRIVER, DriverError, api, version
 from cudahercules.task.model import Target
 
 _COMPUTE_MODE, _MAJOR, _MINOR, _L2 = 20, 75, 76, 38  # CUdevice_attribute
+_PCI_DOMAIN, _PCI_BUS, _PCI_DEVICE = 50, 33, 34
 _DEFAULT_MODE = 0
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU that can judge. ``driver`` is the CUDA version that the driver supports."""
+    """A GPU that can judge. ``driver`` is the CUDA version that the driver supports, ``bus`` the PCI address
+    by which NVML finds the same GPU, whatever CUDA_VISIBLE_DEVICES says."""
 
     index: int
     name: str
@@ -26,6 +28,7 @@ class Gpu:
     driver: str
     memory: int
     l2_bytes: int
+    bus: str = ""
 
     @property
     def slug(self) -> str:
@@ -54,7 +57,7 @@ def find_gpu(index: int = 0) -> Gpu:
         device = api.cuDeviceGet(index)
         attribute = {
             number: int(api.cuDeviceGetAttribute(api.CUdevice_attribute(number), device))
-            for number in (_COMPUTE_MODE, _MAJOR, _MINOR, _L2)
+            for number in (_COMPUTE_MODE, _MAJOR, _MINOR, _L2, _PCI_DOMAIN, _PCI_BUS, _PCI_DEVICE)
         }
         name = bytes(api.cuDeviceGetName(256, device)).split(b"\0")[0].decode()
         memory = int(api.cuDeviceTotalMem(device))
@@ -67,7 +70,8 @@ def find_gpu(index: int = 0) -> Gpu:
         )
     capability = (attribute[_MAJOR], attribute[_MINOR])
     architecture = resolve_architecture(Target.GENERAL, capability)
-    return Gpu(index, name, architecture, capability, version_text(version), memory, attribute[_L2])
+    bus = f"{attribute[_PCI_DOMAIN]:08x}:{attribute[_PCI_BUS]:02x}:{attribute[_PCI_DEVICE]:02x}.0"
+    return Gpu(index, name, architecture, capability, version_text(version), memory, attribute[_L2], bus)
 
 
 def refuse_mps() -> None:

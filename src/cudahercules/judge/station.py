@@ -277,7 +277,7 @@ class Station:
     @cached_property
     def card(self) -> Card | None:
         try:
-            return Card(self.gpu.index)
+            return Card(self.gpu.bus)
         except MachineError:
             return None
 

@@ -92,12 +92,13 @@ class NoCounters:
 
 
 class Card:
-    """NVML's view of CUDA device ``index`` (matched by PCI bus id where the driver API is at hand).
+    """NVML's view of the GPU at PCI address ``bus`` (``00000000:1b:00.0``): NVML numbers GPUs otherwise than
+    CUDA does.
 
     Raises MachineError if NVML cannot be loaded or does not know the device.
     """
 
-    def __init__(self, index: int = 0):
+    def __init__(self, bus: str):
         try:
             import pynvml
         except ImportError as error:
@@ -105,9 +106,9 @@ class Card:
         self._nvml: Any = pynvml
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(_physical_index(index))
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus)
         except pynvml.NVMLError as error:
-            raise MachineError(f"NVML does not know GPU {index} ({error}): is the driver loaded?") from error
+            raise MachineError(f"NVML does not know GPU {bus} ({error}): is the driver loaded?") from error
         self._events = self._watch_xids()
         self._ids = {reason: getattr(pynvml, name, _FALLBACK_IDS[reason]) for reason, name in _FIELDS.items()}
 
@@ -191,14 +192,6 @@ class Card:
             ancestry = _ancestors(process.pid)
             if ancestry and os.getpid() not in ancestry:
                 yield process.pid
-
-
-def _physical_index(index: int) -> int:
-    """The NVML number of CUDA device ``index`` under CUDA_VISIBLE_DEVICES (numbers only)."""
-    visible = [v.strip() for v in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if v.strip()]
-    if index < len(visible) and visible[index].isdigit():
-        return int(visible[index])
-    return index
 
 
 def _ancestors(pid: int) -> tuple[int, ...]:

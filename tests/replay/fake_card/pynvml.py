@@ -60,6 +60,12 @@ def nvmlDeviceGetHandleByIndex(index):
     return index
 
 
+def nvmlDeviceGetHandleByPciBusId(bus):
+    if bus != "00000000:1b:00.0":
+        raise NVMLError("Not Found")
+    return 0
+
+
 def nvmlEventSetCreate():
     return object()
 

@@ -19,6 +19,7 @@ exec(compile(_base.read_text(), str(_base), "exec"))  # its functions find the n
 
 _profile = Path(__file__).parents[5] / "src/cudahercules/measure/profiles/nvidia-h200.json"
 ATTRIBUTES = {int(k): v for k, v in json.loads(_profile.read_text())["attributes"].items()}
+ATTRIBUTES.update({33: 0x1B, 34: 0, 50: 0})  # PCI bus, device and domain
 ATTRIBUTES[20] = int(os.environ.get("PRETEND_COMPUTE_MODE", "0"))
 DEVICE_MEMORY = int(os.environ.get("PRETEND_MEMORY", str(140 << 30)))
 SMALL = 1 << 16
