@@ -107,7 +107,15 @@ def test_committed_verdicts_and_panels_are_shown(tmp_path, monkeypatch):
     (results / "b.jsonl").write_text(json.dumps(example) + "\n" + json.dumps(timed) + "\n")
     (results / "c.json").write_text("not json")
     standing = {"expert": "torch_mm", "workload": "square", "outcome": "ranked", "microseconds": 100.0}
-    panel = {"task": example["task"], "release": "r", "date": "d", "driver": "v", "standings": [standing]}
+    # 2 * 4096^3 operations at 67 TFLOP/s are 2051 us
+    half = {**standing, "workload": "square_4096", "microseconds": 4102.6}
+    panel = {
+        "task": example["task"],
+        "release": "r",
+        "date": "d",
+        "driver": "v",
+        "standings": [standing, half],
+    }
     panels = tmp_path / "panels"
     panels.mkdir()
     (panels / "nvidia-h200.json").write_text(
@@ -116,5 +124,14 @@ def test_committed_verdicts_and_panels_are_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(made.panels, "SHIPPED", panels)
     text = made.family_pages(results=results)["kernel-gemm"]
     assert text.count("| NVIDIA H200 | slower | 0.250 [0.240, 0.260] |") == 2
-    assert "Experts on nvidia-h200" in text and "torch_mm 100.0" in text
+    assert "Experts on nvidia-h200" in text
+    assert "| `square` | torch_mm 100.0 |  |" in text  # a workload that the task has no more
+    assert "| `square_4096` | torch_mm 4102.6 | 50% |" in text
+    assert "earlier release" in text
     assert made.NOT_MEASURED not in text
+
+
+def test_wrong_solutions_of_every_member_are_listed(tmp_path):
+    page = made.family_pages(results=tmp_path)["kernel-gemm"]
+    for mutant in (BUNDLED / "kernel" / "gemm" / "mutants").glob("*.cu"):
+        assert page.count(f"`mutants/{mutant.name}`") == 1

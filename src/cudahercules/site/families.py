@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from cudahercules.measure import panel as panels
+from cudahercules.measure.ceilings import Ceilings, all_ceilings, arithmetic, ceiling_us
 from cudahercules.task.header import solve_header
-from cudahercules.task.load import BUNDLED, load_family
-from cudahercules.task.model import Task, TaskClass, Tolerance
+from cudahercules.task.load import BUNDLED, load_family, work
+from cudahercules.task.model import Mutant, Task, TaskClass, Tolerance
 
 if TYPE_CHECKING:
     from cudahercules.judge.verdict import Correct
@@ -125,10 +126,16 @@ def _page(tasks: tuple[Task, ...], verdicts: list[Correct]) -> str:
         "## Wrong solutions that must fail\n",
         _table(
             ("file", "verdict", "why"),
-            [[f"`{m.file}`", m.verdict, _words(m.reason)] for m in (*first.mutants, *first.hostile)],
+            [[f"`{m.file}`", m.verdict, _words(m.reason)] for m in _wrong_solutions(tasks)],
         ),
     ]
     return "\n".join(parts)
+
+
+def _wrong_solutions(tasks: tuple[Task, ...]) -> list[Mutant]:
+    """Those of all members, each file once, mutants before hostile ones."""
+    mutants = [m for t in tasks for m in t.mutants]
+    return list({m.file: m for m in (*mutants, *(h for t in tasks for h in t.hostile))}.values())
 
 
 def _quoted(text: str) -> str:
@@ -181,21 +188,40 @@ def _panel(tasks: tuple[Task, ...]) -> str:
 
 
 def _standings(tasks: tuple[Task, ...]) -> str:
-    """What the panel's ranking on each GPU says, fastest first."""
+    """What the panel's ranking on each GPU says, fastest first, and its share of the ceiling."""
     text = ""
     for file in sorted(panels.SHIPPED.glob("*.json")):
-        rows = []
+        known = panels.PanelFile.model_validate_json(file.read_bytes()).panels
+        ceilings = next((c for c in all_ceilings() if c.slug == file.stem), None)
+        rows, older = [], False
         for task in tasks:
-            panel = panels.PanelFile.model_validate_json(file.read_bytes()).panels.get(task.id)
-            names = dict.fromkeys(s.workload for s in panel.standings) if panel else {}
-            for workload in names:
+            panel = known.get(task.id)
+            older |= panel is not None and panel.release != task.release
+            for workload in dict.fromkeys(s.workload for s in panel.standings) if panel else {}:
                 ranked = panel.ranked(workload) if panel else ()
                 times = ", ".join(f"{s.expert} {s.microseconds:.1f}" for s in ranked) or "none ran"
-                rows.append([f"`{task.member}@{task.target.value}`", f"`{workload}`", times])
+                share = _of_the_ceiling(task, workload, ranked, ceilings)
+                rows.append([f"`{task.member}@{task.target.value}`", f"`{workload}`", times, share])
         if rows:
-            text += f"Experts on {file.stem}, microseconds of cold samples, fastest first:\n\n"
-            text += _table(("task", "workload", "experts"), rows)
+            text += (
+                f"Experts on {file.stem}, microseconds of cold samples, fastest first, and how much of the "
+            )
+            text += "[card's ceiling](../measurement.md#the-opponent) the fastest reaches:\n\n"
+            text += _table(("task", "workload", "experts", "of the ceiling"), rows)
+            if older:
+                text += "\nSome of these were ranked for an earlier release of the task.\n"
     return text
+
+
+def _of_the_ceiling(
+    task: Task, workload: str, ranked: tuple[panels.Standing, ...], ceilings: Ceilings | None
+) -> str:
+    """The fastest expert's share in per cent; "" where it is not known or the workload is gone."""
+    found = next((w for w in task.workloads if w.name == workload), None)
+    if not ranked or ceilings is None or found is None or not ranked[0].microseconds:
+        return ""
+    best = ceiling_us(work(task, found), ceilings, arithmetic(task))
+    return f"{best / ranked[0].microseconds:.0%}"
 
 
 def _verdict_table(verdicts: list[Correct]) -> str:
