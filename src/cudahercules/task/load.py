@@ -107,11 +107,12 @@ def load_family(directory: Path) -> tuple[Task, ...]:
 
 
 def family_release(directory: Path) -> str:
-    """``dev-`` and twelve hex digits over the names and contents of the family's files."""
+    """``dev-`` and twelve hex digits over the names and contents of the family's files, but for
+    ``strategy.md``: it is advice to models, and no verdict depends on it."""
     total = hashlib.sha256()
     for path in sorted(p for p in directory.rglob("*") if p.is_file()):
         name = path.relative_to(directory)
-        if "__pycache__" not in name.parts and not path.name.startswith("."):
+        if "__pycache__" not in name.parts and not path.name.startswith(".") and str(name) != "strategy.md":
             total.update(f"{name.as_posix()}\0{path.stat().st_size}\0".encode())
             total.update(path.read_bytes())
     return f"dev-{total.hexdigest()[:12]}"

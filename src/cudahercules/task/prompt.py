@@ -66,18 +66,24 @@ speed. The aim is to be faster than the expert on all of these workloads."""
 
 def prompt(task: Task) -> str:
     """The whole text that a model gets for ``task``, in Markdown."""
-    parts = [
-        task.prompt_text.strip(),
-        f"## Interface\n\n`solve.h` (include it; it is generated):\n\n```cpp\n{solve_header(task)}```",
-        f"## Contract\n\n{_CONTRACT}" + (f"\n{_PREPARE}" if task.weights else ""),
-        "## Values\n\n" + "\n".join(_values(task)),
-        "## Hardware, compiler, libraries\n\n" + "\n".join(_environment(task)),
-        "## Timed workloads\n\n" + "\n".join(_workloads(task)) + f"\n\n{_JUDGING}",
-        "## Accuracy\n\n" + "\n".join(_accuracy(task)),
-        "## Answer\n\nOne CUDA C++ source file that includes `solve.h` and defines "
+    return "\n\n".join(sections(task).values()) + "\n"
+
+
+def sections(task: Task) -> dict[str, str]:
+    """The parts of :func:`prompt` in their order: ``statement`` (the family's prompt.md), ``interface``,
+    ``contract``, ``values``, ``environment``, ``workloads``, ``accuracy`` and ``answer``."""
+    return {
+        "statement": task.prompt_text.strip(),
+        "interface": "## Interface\n\n`solve.h` (include it; it is generated):\n\n"
+        f"```cpp\n{solve_header(task)}```",
+        "contract": f"## Contract\n\n{_CONTRACT}" + (f"\n{_PREPARE}" if task.weights else ""),
+        "values": "## Values\n\n" + "\n".join(_values(task)),
+        "environment": "## Hardware, compiler, libraries\n\n" + "\n".join(_environment(task)),
+        "workloads": "## Timed workloads\n\n" + "\n".join(_workloads(task)) + f"\n\n{_JUDGING}",
+        "accuracy": "## Accuracy\n\n" + "\n".join(_accuracy(task)),
+        "answer": "## Answer\n\nOne CUDA C++ source file that includes `solve.h` and defines "
         + ("`solve` and, if you like, `prepare`." if task.weights else "`solve`."),
-    ]
-    return "\n\n".join(parts) + "\n"
+    }
 
 
 def _values(task: Task) -> Iterator[str]:

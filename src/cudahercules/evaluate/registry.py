@@ -1,0 +1,7 @@
+"""What Inspect finds of CUDAHercules through the entry point ``inspect_ai``."""
+
+from cudahercules.evaluate.replay.provider import replay
+from cudahercules.evaluate.scorer import family_mean, judged
+from cudahercules.evaluate.tasks import oneshot
+
+__all__ = ["family_mean", "judged", "oneshot", "replay"]

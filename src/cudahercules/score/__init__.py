@@ -1,0 +1,1 @@
+"""Scores: each metric is defined once, in :mod:`cudahercules.score.metrics`, with its denominator."""
