@@ -48,7 +48,7 @@ def add_scalar(folder: Path, scratch: Path) -> int:
         after = before | {"out": np.concatenate([r.reshape(-1) for r in results]).tobytes()}
         name = f"scalar {start // cases.CHUNK:02}"
         plan = program.plan().canonical_json()
-        keep(folder, name, program.ptx, plan, before, after, variants=[v.name for v in chunk])
+        keep(folder, name, program.ptx, plan, before, after, variants=[cases.key(v) for v in chunk])
     return len(chosen)
 
 

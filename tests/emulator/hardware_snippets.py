@@ -3,7 +3,7 @@
 Thread t has three 64-bit words (``%a %b %c``, also as ``%wa``.. of 32 and ``%ha``.. of 16 bits, ``%fa``
 ``%da`` as floats), 32 bytes of global memory at ``%ga`` and of shared memory at ``%sa`` that begin with a, b,
 c, a, and a place ``%gc`` that it shares with every fourth thread. What it leaves in ``%o`` and ``%o2`` and in
-its bytes of both memories goes out.
+its bytes of shared memory goes to ``out``; global memory is the array ``mem``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from emulated import Program
 from tensor_programs import HEAD
 
 THREADS = 32
-WORDS = 10  # that a thread writes: %o, %o2, its 32 bytes of global, of shared memory
+WORDS = 6  # that a thread writes: %o, %o2, its 32 bytes of shared memory
 _KERNEL = """
 .visible .entry {name}(.param .u64 from, .param .u64 to, .param .u64 mem) {{
 .reg .b64 %in, %out, %mem, %a, %b, %c, %o, %o2, %t, %ga, %gc, %x, %y; .reg .b128 %m, %n;
@@ -24,7 +24,7 @@ _KERNEL = """
 .reg .f32 %fa, %fb, %f, %e; .reg .f64 %da, %d;
 .shared .align 128 .b8 own[1024]; .local .align 16 .b8 mine[64];
 ld.param.u64 %in, [from]; ld.param.u64 %out, [to]; ld.param.u64 %mem, [mem];
-mov.u32 %id, %tid.x; mad.wide.u32 %in, %id, 24, %in; mad.wide.u32 %out, %id, 80, %out;
+mov.u32 %id, %tid.x; mad.wide.u32 %in, %id, 24, %in; mad.wide.u32 %out, %id, 48, %out;
 mad.wide.u32 %ga, %id, 32, %mem; and.b32 %w, %id, 3; mad.wide.u32 %gc, %w, 32, %mem; add.u64 %gc, %gc, 1024;
 mov.u32 %sa, own; mad.lo.u32 %sa, %id, 32, %sa;
 ld.global.u64 %a, [%in]; ld.global.u64 %b, [%in+8]; ld.global.u64 %c, [%in+16];
@@ -32,19 +32,21 @@ cvt.u32.u64 %wa, %a; cvt.u32.u64 %wb, %b; cvt.u32.u64 %wc, %c; mov.b64 {{%w, %wd
 cvt.u16.u64 %ha, %a; cvt.u16.u64 %hb, %b; cvt.u16.u64 %hc, %c;
 mov.b32 %fa, %wa; mov.b32 %fb, %wb; mov.b64 %da, %b; mov.u64 %o, 0; mov.u64 %o2, 0;
 st.global.v2.u64 [%ga], {{%a, %b}}; st.global.v2.u64 [%ga+16], {{%c, %a}};
-st.shared.v2.u64 [%sa], {{%a, %b}}; st.shared.v2.u64 [%sa+16], {{%c, %a}};
+{first}
 bar.warp.sync 0xffffffff;
 {line}
 $end:
 bar.warp.sync 0xffffffff;
 st.global.v2.u64 [%out], {{%o, %o2}};
-ld.global.v2.u64 {{%x, %y}}, [%ga]; st.global.v2.u64 [%out+16], {{%x, %y}};
-ld.global.v2.u64 {{%x, %y}}, [%ga+16]; st.global.v2.u64 [%out+32], {{%x, %y}};
-ld.shared.v2.u64 {{%x, %y}}, [%sa]; st.global.v2.u64 [%out+48], {{%x, %y}};
-ld.shared.v2.u64 {{%x, %y}}, [%sa+16]; st.global.v2.u64 [%out+64], {{%x, %y}};
+{last}
 ret;
 }}
 """
+_FIRST = "st.shared.v2.u64 [%sa], {%a, %b}; st.shared.v2.u64 [%sa+16], {%c, %a};"
+_LAST = (
+    "ld.shared.v2.u64 {%x, %y}, [%sa]; st.global.v2.u64 [%out+16], {%x, %y}; "
+    "ld.shared.v2.u64 {%x, %y}, [%sa+16]; st.global.v2.u64 [%out+32], {%x, %y};"
+)
 _INTEGER = {
     "add": ("u32", "s32", "u64"),
     **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64")),
@@ -77,12 +79,13 @@ def _atomics() -> Iterator[str]:
                 d, x, y, out = _operands(type_)
                 values = f"{x}, {y}" if operation == "cas" else x
                 for space, at in _PLACES.items():
-                    yield f"atom{space}.{operation}.{type_} {d}, [{at}+8], {values}; {out}"
+                    line = f"atom{space}.{operation}.{type_} {d}, [{at}+8], {values}; {out}"
                     if operation not in ("exch", "cas"):
-                        yield f"red{space}.{operation}.{type_} [{at}+16], {x};"
+                        line += f" red{space}.{operation}.{type_} [{at}+16], {x};"
                     if operation == "cas":  # the value is there
                         first = {"b16": "%ha", "b32": "%wa", "b64": "%a"}[type_]
-                        yield f"atom{space}.cas.{type_} {d}, [{at}], {first}, {y}; {out}"
+                        line += f" mov.b64 %o2, %o; atom{space}.cas.{type_} {d}, [{at}], {first}, {y}; {out}"
+                    yield line
     for operation, types in _INTEGER.items():  # many threads at one place
         if operation not in ("exch", "cas"):
             for type_ in types:
@@ -106,21 +109,25 @@ def _lanes() -> Iterator[str]:
     for mode in ("up", "down", "bfly", "idx"):
         clamps = (0, 0x1800, 0x1003, 0x1C07) if mode == "up" else (0x1F, 0x181F, 0x101F, 0x0007, 0x1C1F)
         for clamp in clamps:
-            yield f"shfl.sync.{mode}.b32 %w|%p, %wa, %wb, {clamp}, 0xffffffff; {out}"
-            for lane in (1, 5, 31):
-                yield f"shfl.sync.{mode}.b32 %w|%p, %wa, {lane}, {clamp}, 0xffffffff; {out}"
+            yield " ".join(
+                f"shfl.sync.{mode}.b32 %w|%p, %wa, {lane}, {clamp}, 0xffffffff; {out} "
+                f"st.global.u64 [%ga+{at}], %o;"
+                for at, lane in zip((0, 8, 16, 24), ("%wb", 1, 5, 31), strict=True)
+            )
     half = "setp.ge.u32 %q, %id, 13; @%q bra $end; "
     for prefix, mask in (("", "0xffffffff"), (half, "0x1fff")):
         for bits in (1, 0xFFFFFFFF, 0):
             test = f"and.b32 %z, %wa, {bits}; setp.ne.u32 %q, %z, 0; "
-            for mode in ("all", "any", "uni"):
-                yield f"{prefix}{test}vote.sync.{mode}.pred %p, %q, {mask}; selp.u64 %o, 1, 0, %p;"
-            yield f"{prefix}{test}vote.sync.ballot.b32 %w, %q, {mask}; cvt.u64.u32 %o, %w;"
+            votes = " ".join(
+                f"vote.sync.{mode}.pred %p, %q, {mask}; selp.u64 %x, {1 << i}, 0, %p; or.b64 %o, %o, %x;"
+                for i, mode in enumerate(("all", "any", "uni"))
+            )
+            yield f"{prefix}{test}{votes} vote.sync.ballot.b32 %w, %q, {mask}; cvt.u64.u32 %o2, %w;"
         for bits in (3, 0):
             for width, value in (("32", "%w"), ("64", "%x")):
                 given = f"and.b{width} {value}, {'%wa' if width == '32' else '%a'}, {bits}; "
-                yield f"{prefix}{given}match.any.sync.b{width} %w, {value}, {mask}; cvt.u64.u32 %o, %w;"
-                yield f"{prefix}{given}match.all.sync.b{width} %w|%p, {value}, {mask}; {out}"
+                some = f"match.any.sync.b{width} %w, {value}, {mask}; cvt.u64.u32 %o2, %w;"
+                yield f"{prefix}{given}{some} match.all.sync.b{width} %w|%p, {value}, {mask}; {out}"
         signed = (f"{operation}.{type_}" for operation in ("add", "min", "max") for type_ in ("u32", "s32"))
         for operation in (*signed, "and.b32", "or.b32", "xor.b32"):
             yield f"{prefix}redux.sync.{operation} %w, %wa, {mask}; cvt.u64.u32 %o, %w;"
@@ -199,7 +206,15 @@ def programs(tmp_path: Path) -> Iterator[tuple[str, Program]]:
 
 
 def _program(lines: list[str], tmp_path: Path) -> Program:
-    kernels = "".join(_KERNEL.format(name=f"s{i}", line=line) for i, line in enumerate(lines))
+    kernels = "".join(
+        _KERNEL.format(
+            name=f"s{i}",
+            line=line,
+            first=_FIRST if "%sa" in line else "",
+            last=_LAST if "%sa" in line else "",
+        )
+        for i, line in enumerate(lines)
+    )
     program = Program(HEAD + kernels, tmp_path)
     words = np.random.default_rng(5).integers(0, 1 << 64, (THREADS, 3), dtype=np.uint64)
     program.array("in", words, "input")

@@ -15,7 +15,7 @@ import hardware_pack as pack
 import numpy as np
 import pytest
 import scalar_harness as harness
-from hardware_cases import scalar_inputs, scalar_results
+from hardware_cases import key, scalar_inputs, scalar_results
 from hardware_rules import EXCLUDED, TOLERANCES, WITHOUT
 from hardware_store import FOLDER, PROGRAMS, SCALAR, Bound, Stored, stored
 from scalar_reference import expected
@@ -51,16 +51,16 @@ def test_program(group: str, tmp_path: Path) -> None:
 
 @cache
 def scalar_bits() -> dict[str, tuple[Variant, np.ndarray]]:
-    """(tuples, destinations) of every stored variant by name."""
-    by_name = {variant.name: variant for row in ROWS for variant in row.variants()}
+    """(tuples, destinations) of every stored variant by its key."""
+    by_key = {key(variant): variant for row in ROWS for variant in row.variants()}
     files = pack.read(SCALAR)
     found: dict[str, tuple[Variant, np.ndarray]] = {}
     for id_, description in pack.programs(files).items():
-        variants = [by_name[name] for name in description["variants"]]
+        variants = [by_key[text] for text in description["variants"]]
         words = b"".join(scalar_inputs(variant).tobytes() for variant in variants)
         assert pack.digest(words) == description["inputs"], "the operands are made otherwise: record again"
         out = np.frombuffer(files[f"measured/{id_}/out"], np.uint64)
-        found |= {variant.name: (variant, bits) for variant, bits in scalar_results(variants, out)}
+        found |= {key(variant): (variant, bits) for variant, bits in scalar_results(variants, out)}
     return found
 
 
@@ -68,12 +68,12 @@ def scalar_complaints(variants: list[Variant], tmp_path: Path) -> list[str]:
     """Variants whose C++ gives other bits than the GPU, or (approximate ones) bits on either that are too
     far from the exact value."""
     bits = scalar_bits()
-    variants = [v for v in variants if v.name in bits]
+    variants = [v for v in variants if key(v) in bits]
     assert variants
     compiled = harness.Compiled(variants, tmp_path, "-DPTX_CANONICAL_NAN=1")
     found = []
     for index, variant in enumerate(variants):
-        theirs, words = bits[variant.name][1], scalar_inputs(variant)
+        theirs, words = bits[key(variant)][1], scalar_inputs(variant)
         ours = compiled.run(index, words)
         if variant.row in APPROXIMATE:
             found += [f"GPU: {text}" for text in _far(variant, words, theirs)[:2]]
@@ -138,10 +138,10 @@ def test_every_row_has_bits_or_a_reason() -> None:
 
 
 def test_rules_name_tests_that_exist() -> None:
-    for key in (*EXCLUDED, *TOLERANCES):
-        file, _, function = key.split("[")[0].partition("::")
+    for rule in (*EXCLUDED, *TOLERANCES):
+        file, _, function = rule.split("[")[0].partition("::")
         text = (Path(__file__).parent / file).read_text()
-        assert not function or f"def {function}(" in text, key
+        assert not function or f"def {function}(" in text, rule
 
 
 @needs_bits
