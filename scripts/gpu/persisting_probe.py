@@ -93,6 +93,7 @@ def measure(kit: Kit, context: Context) -> dict[str, list[float]]:
             )
             unused: Any = None  # nothing is announced while a graph is built
             side.load(order, unused)
+            side.sampler.set_aside(True)
             for number in range(SAMPLES):
                 for way in WAYS:
                     side.sampler.set_up(number, None)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from by_hand import COUNT, add_launch, make_plan, store_launch
 
+from cudahercules.build.toolchain import find_toolchain
 from cudahercules.record.plan import (
     SYMBOL_BASE,
     Copy,
@@ -25,6 +26,7 @@ from cudahercules.record.plan import (
     Upload,
 )
 from cudahercules.replay import generator
+from cudahercules.replay.client import environment_of
 from cudahercules.replay.interface import (
     AnswersDiffer,
     CannotReplay,
@@ -296,6 +298,55 @@ def test_who_is_to_blame_for_a_refusal(plan, artifact, task, monkeypatch, refuse
     upload = Upload(stream=0, destination=y.address, data=bytes(8))
     with pytest.raises(error, match=says):
         start(make_plan(task, (add_launch(), upload)), artifact, task)
+
+
+IN_THIS_PROCESS = """
+import sys
+from pathlib import Path
+from cuda.bindings import driver
+from cudahercules.replay.driver import Context
+from cudahercules.replay.interface import Request
+from cudahercules.replay.kept import Keeper
+from cudahercules.replay.messages import Load
+from cudahercules.replay.process import CandidateSide
+
+texts = [Path(p).read_text() for p in sys.argv[1:4]]
+side = CandidateSide(Context(0), Keeper(0))
+order = Load(task=texts[0], artifact=texts[1], plan=texts[2], workload="main", kernels=sys.argv[4])
+side.load(order, None)
+driver.LOG.clear()
+side.sampler.take(Request(seed=1))
+for entry in driver.LOG:
+    print(*entry[1:3] if entry[0] == "limit" else entry[1:2])
+"""
+
+
+@pytest.mark.parametrize("size", [0, 4096])
+def test_l2_is_set_aside_for_the_candidates_samples_only(plan, artifact, task, tmp_path, size):
+    texts = {
+        "task": task.model_dump_json(),
+        "artifact": artifact.model_dump_json(),
+        "plan": plan.model_copy(update={"persisting_l2": size}).canonical_json(),
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    kernels = generator.device_code("90a", find_toolchain().nvcc)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_THIS_PROCESS, *(tmp_path / name for name in texts), kernels],
+        env=environment_of("candidate"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    seen = done.stdout.splitlines()
+    limits = [line for line in seen if line.startswith("CU_LIMIT")]
+    if not size:
+        assert not limits, seen
+        return
+    name = "CU_LIMIT_PERSISTING_L2_CACHE_SIZE"
+    assert limits == [f"{name} {size}", f"{name} 0"], seen
+    between = seen[seen.index(limits[0]) : seen.index(limits[1])]
+    assert "evict_read" in between and "wipe_shared" not in between and seen[-1] == limits[1]
 
 
 def test_a_plan_for_something_else_is_refused(plan, artifact, task):

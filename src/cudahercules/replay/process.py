@@ -53,8 +53,12 @@ class CandidateSide:
             raise CannotReplay(
                 f"the plan is for sm_{plan.architecture}, the artifact for sm_{artifact.architecture}"
             )
-        with asked_by_plan("stack or persisting L2"):
-            self._set_limits(plan)
+        with asked_by_plan("the stack's limit"):
+            limit = api.CUlimit.CU_LIMIT_STACK_SIZE
+            api.cuCtxSetLimit(limit, plan.stack_limit or self._default_stack)
+        with asked_by_plan("the part of L2 that is set aside"):
+            self._set_aside(plan.persisting_l2)
+            self._set_aside(0)
         # Ours first: a driver older than the compiler refuses it, too, and then the plan is not to blame.
         code = self._code = self._code or DeviceCode(Path(order.kernels), self.context)
         modules = tuple(self._hold(LoadedModule(artifact.path(m.cubin))) for m in artifact.modules)
@@ -70,6 +74,8 @@ class CandidateSide:
         code.cover(self._local_bytes(plan, artifact))
         issuer = self._hold(Issuer(plan, artifact, arena, modules))
         self.sampler = self._sampler(task, workload, arena, code, issuer, modules)
+        if plan.persisting_l2:
+            self.sampler.set_aside = lambda on: self._set_aside(plan.persisting_l2 if on else 0)
         if order.step:
             self._step(plan, issuer, channel, order.seed)
             return None
@@ -91,11 +97,10 @@ class CandidateSide:
         self._held.append(thing)
         return thing
 
-    def _set_limits(self, plan: LaunchPlan) -> None:
-        limits = api.CUlimit
-        api.cuCtxSetLimit(limits.CU_LIMIT_STACK_SIZE, plan.stack_limit or self._default_stack)
+    def _set_aside(self, size: int) -> None:
+        """Reserve ``size`` bytes of L2 for persisting lines, where the GPU can."""
         if self.context.attribute(108) > 0:  # MAX_PERSISTING_L2_CACHE_SIZE
-            api.cuCtxSetLimit(limits.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, plan.persisting_l2)
+            api.cuCtxSetLimit(api.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size)
 
     @staticmethod
     def _local_bytes(plan: LaunchPlan, artifact: Artifact) -> int:

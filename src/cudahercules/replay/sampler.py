@@ -72,7 +72,8 @@ class Sampler:
 
     ``poisoned`` and ``canaries`` are (pointer, bytes): the former get poison before each sample,
     the latter must still hold it after kept ones. ``restore`` enqueues the return of all other
-    state; ``prepare`` (or None) enqueues the untimed part.
+    state; ``prepare`` (or None) enqueues the untimed part. ``set_aside(True)`` reserves the part of L2
+    that a plan asks for, ``set_aside(False)`` gives it up: nothing of it reaches into the expert's samples.
     """
 
     task: Task
@@ -86,6 +87,7 @@ class Sampler:
     launch: Callable[[], None]
     restore: Callable[[], None] = lambda: None
     prepare: Callable[[], None] | None = None
+    set_aside: Callable[[bool], None] = lambda _on: None
     gated: bool = True  # False where launch() may wait for the device (an expert's host code)
     canaries: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
@@ -106,6 +108,7 @@ class Sampler:
         before = self._hashes() if look else {}
         self._last_touches(request)
         sample = self._measure(request)
+        self.set_aside(False)
         if not look:
             return sample
         after = self._hashes()
@@ -133,6 +136,7 @@ class Sampler:
         """Wipe the chip; then evict L2 (cold) or leave the inputs as the last thing in it (warm)."""
         self.code.wipe(self.stream, random.getrandbits(32))
         api.cuStreamSynchronize(self.stream)  # a reset beside running kernels slowed what came next
+        self.set_aside(True)
         api.cuCtxResetPersistingL2Cache()
         if request.cold:
             self.code.evict(self.stream, random.getrandbits(32))
