@@ -204,9 +204,7 @@ def test_a_resume_file_that_cannot_be_is_said_before_anything_runs(
 
 def test_a_disk_that_is_full_is_said_with_the_verdict(case):
     verdict = case.correct((), (), NotTimed(reason="pretend"))
-    with pytest.raises(
-        MachineError, match=r"No space left on device: the correct of .* is not in it"
-    ):
+    with pytest.raises(MachineError, match=r"No space left on device: the correct of .* is not in it"):
         append(Path("/dev/full"), verdict)
 
 

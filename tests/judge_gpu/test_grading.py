@@ -147,6 +147,21 @@ def test_the_next_of_the_panel_plays_where_the_first_faults(grade, faulty, two_e
     assert timing.outcome == "on_par" and timing.untimed == {}
 
 
+def test_an_expert_that_fails_once_plays_again(grade, station, two_experts, monkeypatch):
+    opened, faults = station.open_expert, [3]
+
+    def open_it(task, expert, workload):
+        contestant = opened(task, expert, workload)
+        contestant.faults_at = faults.pop() if faults else None
+        return contestant
+
+    monkeypatch.setattr(station, "open_expert", open_it)
+    timing = grade().timing
+    assert [(w.workload, w.expert) for w in timing.workloads] == [("us_55", "library"), ("us_300", "library")]
+    assert timing.workloads[0].flags[0] == "library failed once (simulated fault) and played again"
+    assert timing.outcome == "on_par" and not any("played again" in f for f in timing.workloads[1].flags)
+
+
 def test_the_next_of_the_panel_plays_where_the_first_declines(grade, station, two_experts):
     station.declines["library"] = ExpertDeclined("no such mask")
     timing = grade().timing

@@ -48,25 +48,42 @@ def time_workloads(grading: Grading, bench: Sequence[Workload]) -> Timed | NotTi
 
 @dataclass
 class _Match:
-    """A workload and who may still play it, first choice first; ``out`` says why others do not."""
+    """A workload and who may still play it, first choice first; ``out`` says why others do not, ``again``
+    why somebody had to begin anew."""
 
     workload: Workload
     contenders: list[str]
     out: dict[str, str] = field(default_factory=dict)
+    again: dict[str, str] = field(default_factory=dict)
 
     @property
     def opponent(self) -> str | None:
         return next(iter(self.contenders), None)
 
+    @property
+    def attempts(self) -> int:
+        """Measurements that came to nothing: each one had inputs of its own."""
+        return len(self.out) + len(self.again)
+
     def drop(self, error: Exception) -> None:
         """The first choice does not play."""
-        reason = str(error).splitlines()[0][:REASON_LENGTH] if str(error) else type(error).__name__
-        cause = error if isinstance(error, ExpertDeclined) else error.__cause__
-        word = "declined" if isinstance(cause, ExpertDeclined) else "failed"
-        self.out[self.contenders.pop(0)] = f"{word} ({reason})"
+        word = "declined" if _declined(error) else "failed"
+        self.out[self.contenders.pop(0)] = f"{word} ({_reason(error)})"
+
+    def interrupted(self, error: Exception) -> None:
+        """The first choice failed in the middle: once is an accident, and it plays again."""
+        name = self.contenders[0]
+        if name in self.again or _declined(error):
+            self.drop(error)
+        else:
+            self.again[name] = _reason(error)
 
     def notes(self) -> tuple[str, ...]:
-        return tuple(f"{name} {why}: the next of the panel plays" for name, why in self.out.items())
+        again = {name: why for name, why in self.again.items() if name not in self.out}
+        return (
+            *(f"{name} {why}: the next of the panel plays" for name, why in self.out.items()),
+            *(f"{name} failed once ({why}) and played again" for name, why in again.items()),
+        )
 
     def why_none(self, experts: str) -> str:
         if self.out:
@@ -74,6 +91,14 @@ class _Match:
         return (
             f"no expert of the panel ({experts}) can run here: `hercules doctor` names the missing packages"
         )
+
+
+def _declined(error: Exception) -> bool:
+    return any(isinstance(e, ExpertDeclined) for e in (error, error.__cause__))
+
+
+def _reason(error: Exception) -> str:
+    return str(error).splitlines()[0][:REASON_LENGTH] if str(error) else type(error).__name__
 
 
 class _Speed:
@@ -123,11 +148,11 @@ class _Speed:
                 self.at.await_expert(self.task, match.opponent, match.workload)
                 return
             except FAILURES as error:
-                self._drop(match, error)
+                self._blame_the_machine(match, error)
+                match.drop(error)
 
-    def _drop(self, match: _Match, error: Exception) -> None:
-        """The first choice does not play. What the card lacks or suffers from never brings a candidate a
-        weaker opponent: the grading ends."""
+    def _blame_the_machine(self, match: _Match, error: Exception) -> None:
+        """What the card lacks or suffers from ends the grading: it brings nobody a weaker opponent."""
         case, workload, name = self.grading.case, match.workload, match.opponent
         demand_memory(self.grading, workload, name)
         trouble: str | None
@@ -140,7 +165,6 @@ class _Speed:
             trouble = hardware_trouble(self.at.counters.read())
         if trouble:
             self.grading.end(case.infrastructure_error(f"{workload.name}: {trouble}"), error)
-        match.drop(error)
 
     def _play(self, match: _Match) -> None:
         """Time one workload against the first opponent that gets through."""
@@ -150,9 +174,10 @@ class _Speed:
             demand_memory(grading, workload, name)
             try:
                 with self.timeline.hold(), self.timeline.stage("measure"):
-                    result = Duel(grading, workload, name, attempt=len(match.out)).run()
+                    result = Duel(grading, workload, name, attempt=match.attempts).run()
             except paired.ExpertFailed as error:
-                self._drop(match, error)
+                self._blame_the_machine(match, error)
+                match.interrupted(error)
                 with self.timeline.stage("experts"):
                     self._await_opponent(match)
                     self.at.settle()
@@ -165,7 +190,7 @@ class _Speed:
             ", ".join(e.name for e in self.task.experts) or "none is named"
         )
         with self.timeline.hold(), self.timeline.stage("correctness"):
-            check_untimed(grading, workload, attempt=len(match.out))
+            check_untimed(grading, workload, attempt=match.attempts)
 
     def _mix(self, workload: Workload, name: str) -> dict[str, int]:
         """SASS instructions of an expert whose source is ours; of a library's kernels nothing is known."""
