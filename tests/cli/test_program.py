@@ -326,3 +326,10 @@ def test_a_real_full_disk(good, tmp_path):
     done = subprocess.run([*argv, *arguments], capture_output=True, text=True, env=environment, timeout=120)
     assert done.returncode == 3, done.stdout + done.stderr
     assert "space" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["tasks", "show kernel/gemm/fp32"])
+def test_a_closed_stdout_is_no_fault(command):
+    line = f"{sys.executable} -m cudahercules {command} >&-"
+    ended = subprocess.run(["bash", "-c", line], stderr=subprocess.PIPE, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")

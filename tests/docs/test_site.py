@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from cudahercules.errors import UsageError
+from cudahercules.errors import MachineError, UsageError
 from cudahercules.site import NAVIGATION, Page, build_site, dead_links
 from cudahercules.site import families as made
 from cudahercules.task.load import BUNDLED
@@ -135,3 +137,12 @@ def test_wrong_solutions_of_every_member_are_listed(tmp_path):
     page = made.family_pages(results=tmp_path)["kernel-gemm"]
     for mutant in (BUNDLED / "kernel" / "gemm" / "mutants").glob("*.cu"):
         assert page.count(f"`mutants/{mutant.name}`") == 1
+
+
+def test_a_disk_that_refuses_is_no_fault(tmp_path, monkeypatch):
+    def refuse(*_arguments):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("cudahercules.site._write", refuse)
+    with pytest.raises(MachineError, match=r"cannot write the site to .*Read-only file system"):
+        build_site(tmp_path / "site", DOCS)

@@ -312,3 +312,14 @@ def test_experts_that_are_no_python_are_not_called_missing(family_copy):
     (folder / "experts.py").write_text('"""The panel."""\n\ndef cublaslt_search(:\n')
     with pytest.raises(TaskError, match=r"experts: experts.py line 3 is no Python: invalid syntax"):
         load_family(folder)
+
+
+def test_an_author_hears_of_hercules_tasks_while_it_is_not_set(monkeypatch, tmp_path):
+    monkeypatch.delenv("HERCULES_TASKS", raising=False)
+    with pytest.raises(UsageError, match=r"once HERCULES_TASKS names its directory"):
+        load_task("kernel/segmented_sum/fp32")
+    with pytest.raises(UsageError, match=r"(?!.*HERCULES_TASKS)there is no task"):
+        load_task("kernel/gemm/fp99")
+    monkeypatch.setenv("HERCULES_TASKS", str(tmp_path))
+    with pytest.raises(UsageError, match=r"^(?!.*HERCULES_TASKS)"):
+        load_task("kernel/segmented_sum/fp32")

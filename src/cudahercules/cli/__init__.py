@@ -24,6 +24,7 @@ class Standing:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. No child process outlives the call."""
+    _open_streams()
     Standing.interrupted = Standing.reader_gone = False
     with _signals(), _patient_stdout():
         try:
@@ -37,6 +38,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             if Standing.interrupted:
                 return _interrupted()
             raise
+
+
+def _open_streams() -> None:
+    """Streams that were closed (``>&-``) lead nowhere: else the next file opened would be one of them."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
 
 
 def _run(argv: Sequence[str] | None) -> int:

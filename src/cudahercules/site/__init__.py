@@ -69,7 +69,8 @@ def build_site(out: Path, docs: Path, notify: Callable[[str], None] = lambda _st
     """Write the site to ``out`` (new, empty or an earlier site) and return its number of pages.
 
     ``docs`` holds the Markdown. Raises UsageError for a directory that is not ours to write to, for a
-    missing page and for a link that leads nowhere; MachineError where the libraries are missing."""
+    missing page and for a link that leads nowhere; MachineError where the libraries are missing or the
+    disk refuses."""
     missing = [name for name in ("jinja2", "markdown_it", "mdit_py_plugins") if find_spec(name) is None]
     if missing:
         raise MachineError(f"the site needs {', '.join(missing)}: {install_extra('docs')}")
@@ -82,7 +83,10 @@ def build_site(out: Path, docs: Path, notify: Callable[[str], None] = lambda _st
     if problems:
         raise UsageError("links that lead nowhere:\n  " + "\n  ".join(problems))
     notify("writing")
-    _write(out, pages, docs)
+    try:
+        _write(out, pages, docs)
+    except OSError as error:
+        raise MachineError(f"cannot write the site to {out}: {error.strerror}") from error
     return len(pages)
 
 

@@ -73,7 +73,7 @@ def load_task(task_id: str) -> Task:
         return found[0]
     if found:
         raise UsageError(f"{task_id!r} names {len(found)} tasks; say which: {_listed(t.id for t in found)}")
-    raise UsageError(f"there is no task {task_id!r}. {_nearest(task_id, tasks)}")
+    raise UsageError(f"there is no task {task_id!r}. {_nearest(task_id, tasks)}{_elsewhere(task_id, tasks)}")
 
 
 def load_tasks(name: str) -> tuple[Task, ...]:
@@ -336,6 +336,14 @@ def _nearest(query: str, tasks: tuple[Task, ...]) -> str:
     if nearest:
         return f"Did you mean {_listed(nearest)}?"
     return f"`hercules tasks` lists the {len(names)} that exist, for example {min(names)}."
+
+
+def _elsewhere(query: str, tasks: tuple[Task, ...]) -> str:
+    """A word to the author of a family who has not said where it lies."""
+    known = {t.family.split("/")[1] for t in tasks}
+    if os.environ.get("HERCULES_TASKS") or known & set(query.partition("@")[0].split("/")):
+        return ""
+    return " A family of your own is found once HERCULES_TASKS names its directory."
 
 
 def _forms(task: Task) -> Iterator[str]:
