@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from cudahercules.cli import authoring, browse, emulating, evaluating, grading, iterating, machine, proving
+from cudahercules.cli import (
+    authoring,
+    browse,
+    debugging,
+    emulating,
+    evaluating,
+    grading,
+    iterating,
+    machine,
+    proving,
+)
 
 app = typer.Typer(
     name="hercules",
@@ -36,7 +46,7 @@ def options(
     pass
 
 
-for group in (grading, iterating, evaluating, browse, authoring, proving, machine):
+for group in (grading, debugging, iterating, evaluating, browse, authoring, proving, machine):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
 app.add_typer(emulating.emulator)

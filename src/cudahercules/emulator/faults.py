@@ -40,6 +40,22 @@ def source_place(site: Site) -> str:
     return f"{shown_file(site.file)}:{site.line}" if site.line else ""
 
 
+def full_place(site: Site) -> str:
+    """The same with what was inlined there and where that line itself was inlined:
+    ``file.cu:12 (in sync.h:80, called at file.cu:40)``."""
+    more = [f"in {shown_place(site.inner)}"] if site.inner else []
+    if site.callers:
+        more.append("called at " + ", ".join(map(shown_place, site.callers)))
+    place = source_place(site)
+    return f"{place} ({', '.join(more)})" if place and more else place
+
+
+def shown_place(place: str) -> str:
+    """``/tmp/x/file.cu:12`` without its directory."""
+    file, _, line = place.rpartition(":")
+    return f"{shown_file(file)}:{line}"
+
+
 def shown_file(file: str) -> str:
     """The candidate's own file name: builds happen in temporary directories."""
     return PurePath(file).name if file.startswith("/") else file
@@ -50,8 +66,8 @@ def fault_of(message: dict[str, Any], space: Space, sites: list[Site]) -> Fault:
     site = sites[message["site"]] if message["site"] < len(sites) else NOWHERE
     block, thread = _dim3(message["block"]), _dim3(message["thread"])
     kernel = demangled(message["kernel"])
-    place = source_place(site)
-    groups = tuple(_group(g, sites) for g in message.get("groups", ()))
+    place = full_place(site)
+    groups = tuple(group_sentence(g, sites) for g in message.get("groups", ()))
     text = _sentence(message, space, sites)
     text += f": kernel {kernel}, block {block[0]},{block[1]},{block[2]}"
     if "groups" not in message:
@@ -85,13 +101,13 @@ def _sentence(message: dict[str, Any], space: Space, sites: list[Site]) -> str:
         case "deadlock":
             return (
                 f"deadlock: none of the {message['alive']} living threads (of {message['of']}) can go on: "
-                + "; ".join(_group(g, sites) for g in message["groups"])
+                + "; ".join(group_sentence(g, sites) for g in message["groups"])
             )
         case "mismatched_mask":
             if message.get("own"):
                 return f"a thread is not in the lane mask {message['mask']:#010x} that it names itself"
             return "lanes of a warp wait for each other with different masks or instructions: " + "; ".join(
-                _group(g, sites) for g in message["groups"]
+                group_sentence(g, sites) for g in message["groups"]
             )
         case "barrier_divergence":
             other = source_place(sites[message["other"]]) or "another instruction"
@@ -160,7 +176,7 @@ _WAITS = {
 }
 
 
-def _group(group: dict[str, Any], sites: list[Site]) -> str:
+def group_sentence(group: dict[str, Any], sites: list[Site]) -> str:
     """``32 threads wait at barrier 0 at x.cu:9: (0,0,0)-(31,0,0)``."""
     site = sites[group["site"]] if group["site"] < len(sites) else NOWHERE
     runs = [

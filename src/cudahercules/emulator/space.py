@@ -89,10 +89,15 @@ class Space:
         """The region in which all of ``[address, address + size)`` lies."""
         return next((r for r in self.regions if r.address <= address and address + size <= r.end), None)
 
+    def nearest(self, address: int, size: int) -> Region | None:
+        """The region in which, or nearest to which, an access lies; none within 4 GiB."""
+        near = min(self.regions, key=lambda r: _distance(r, address, size), default=None)
+        return None if near is None or _distance(near, address, size) > 1 << 32 else near
+
     def describe(self, address: int, size: int) -> str:
         """Where an address lies: in a region, or how far from the nearest."""
-        near = min(self.regions, key=lambda r: _distance(r, address, size), default=None)
-        if near is None or _distance(near, address, size) > 1 << 32:
+        near = self.nearest(address, size)
+        if near is None:
             if address < 1 << 16:
                 return f"at address {address:#x}, a null pointer"
             return f"at address {address:#x}, far from all memory of the kernel"

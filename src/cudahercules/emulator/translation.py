@@ -44,7 +44,11 @@ class Built:
         return self.directory / "module.so"
 
     def sites(self) -> list[Site]:
-        return [Site(*row) for row in json.loads((self.directory / "sites.json").read_text())]
+        rows = json.loads((self.directory / "sites.json").read_text())
+        return [
+            Site(function, file, line, instruction, inner, tuple(callers))
+            for function, file, line, instruction, inner, callers in rows
+        ]
 
 
 COUNTING = "counting"
@@ -90,7 +94,7 @@ def _make(ptx: str, build: str, directory: Path) -> None:
         "asynchronous": translation.asynchronous,
     }
     (directory / "module.json").write_text(json.dumps(meta))
-    sites = [[s.function, s.file, s.line, s.instruction] for s in translation.sites]
+    sites = [[s.function, s.file, s.line, s.instruction, s.inner, s.callers] for s in translation.sites]
     (directory / "sites.json").write_text(json.dumps(sites))
     if not translation.unsupported:
         source = directory / "module.cpp"

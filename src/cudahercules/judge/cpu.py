@@ -16,8 +16,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from cudahercules.build.artifact import Artifact
 from cudahercules.emulator.asynchrony import LATE
 from cudahercules.emulator.native import host_program
@@ -25,9 +23,9 @@ from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupport
 from cudahercules.emulator.run import emulate
 from cudahercules.emulator.translation import build_translation
 from cudahercules.errors import HerculesError, MachineError, PlanError
-from cudahercules.judge.checks import check_inputs_unchanged, check_output
+from cudahercules.judge.emulated import Operands
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.operands import from_bytes, reference_of, to_bytes
+from cudahercules.judge.operands import reference_of
 from cudahercules.judge.orders import orders_of, other_order
 from cudahercules.judge.protocol import CHECKED_ROLES, Case, kernel_reports, sample_seed
 from cudahercules.judge.verdict import Checked, NotTimed, OutputCheck, Verdict, WrongOutput
@@ -35,9 +33,8 @@ from cudahercules.measure.profile import DeviceProfile
 from cudahercules.record.library import standin
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
-from cudahercules.task.inputs import generate, poison
 from cudahercules.task.load import family_module
-from cudahercules.task.model import Role, Task, Tensor, Workload, WorkloadRole
+from cudahercules.task.model import Workload, WorkloadRole
 
 LIMIT_S = 60.0
 """Wall seconds that one workload may be emulated; bundled naive kernels need under two."""
@@ -101,8 +98,7 @@ def count_instructions(case: Case, evidence: Evidence, limit_s: float = LIMIT_S)
             continue
         case.notify(f"counting instructions of {workload.name}")
         run = _Run(case, evidence.artifact, family_module(case.task), workload, plan, limit_s)
-        _, contents = run.operands()
-        outcome = emulate(plan, evidence.artifact, contents, limit_s, counting=True)
+        outcome = emulate(plan, evidence.artifact, run.operands().contents(), limit_s, counting=True)
         if isinstance(outcome, Completed) and outcome.counters.instructions is not None:
             counts[workload.name] = outcome.counters.instructions
     return counts
@@ -194,24 +190,20 @@ class _Run:
     limit_s: float
     asynchrony: str | None = None
 
-    @property
-    def task(self) -> Task:
-        return self.case.task
-
     def judge(self, pool: ThreadPoolExecutor, passed: Sequence[Checked]) -> Checked | Verdict:
         """The workload's row, or the verdict that ends the grading."""
         start = time.monotonic()
-        values, contents = self.operands()
-        reference = pool.submit(partial(reference_of, self.family, self.task, self.workload, values))
+        operands = self.operands()
+        reference = pool.submit(
+            partial(reference_of, self.family, self.case.task, self.workload, operands.values)
+        )
         orders = (self.asynchrony,) if self.asynchrony else self._orders()
         right: list[str] = []
         for order in orders or (LATE,):
-            if right:
-                contents = self._all_contents(values)
-            result = self._once(order, contents, values, reference)
+            result = self._once(order, operands, reference)
             named = order if orders else ""
             if isinstance(result, WrongOutput):
-                hidden = self._right_elsewhere(order, values, reference) if orders and not right else ()
+                hidden = self._right_elsewhere(order, operands, reference) if orders and not right else ()
                 return self.case.incorrect(self.workload.name, result, passed, named, (*right, *hidden))
             if not isinstance(result, tuple):
                 return self._failure(result, named) if isinstance(result, _FAILURES) else result
@@ -234,11 +226,11 @@ class _Run:
     def _once(
         self,
         order: str,
-        contents: dict[str, np.ndarray],
-        values: dict[str, np.ndarray],
+        operands: Operands,
         reference: Future[dict[str, Any]],
     ) -> tuple[OutputCheck, ...] | WrongOutput | Fault | OutOfFuel | Unsupported | Verdict:
         """Emulate the plan in one order of asynchronous work and check what came out."""
+        contents = operands.contents()
         ran = time.monotonic()
         try:
             outcome = emulate(self.plan, self.artifact, contents, self.limit_s, asynchrony=order)
@@ -250,32 +242,21 @@ class _Run:
             return outcome
         expected = reference.result()
         checked = time.monotonic()
-        result = self._check(contents, values, expected)
+        result = operands.check(contents, expected)
         self.case.watch.check += time.monotonic() - checked
         return result
 
     def _right_elsewhere(
-        self, order: str, values: dict[str, np.ndarray], reference: Future[dict[str, Any]]
+        self, order: str, operands: Operands, reference: Future[dict[str, Any]]
     ) -> tuple[str, ...]:
         """An order in which the answer that is wrong in ``order`` comes out right, if there is one."""
         other = other_order(order)
-        result = self._once(other, self._all_contents(values), values, reference)
+        result = self._once(other, operands, reference)
         return (other,) if isinstance(result, tuple) else ()
 
-    def operands(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """The inputs' values, and what every buffer holds before the call."""
+    def operands(self) -> Operands:
         seed = sample_seed(self.case.seed, self.workload.name)
-        values = {t.name: generate(self.task, t, self.workload, seed) for t in self.task.inputs}
-        return values, self._all_contents(values)
-
-    def _all_contents(self, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        return {t.name: self._contents(t, values) for t in self.task.tensors}
-
-    def _contents(self, tensor: Tensor, values: dict[str, np.ndarray]) -> np.ndarray:
-        """What the tensor's buffer holds before the call: its values, or poison."""
-        if tensor.role is Role.OUT:
-            return poison(self.task.nbytes(tensor, self.workload), tensor.dtype)
-        return to_bytes(values[tensor.name]).copy()
+        return Operands.generate(self.case.task, self.workload, seed)
 
     def _failure(self, outcome: Fault | OutOfFuel | Unsupported, order: str) -> Verdict:
         name = self.workload.name
@@ -286,21 +267,3 @@ class _Run:
         place = f" at {outcome.file}:{outcome.line}" if outcome.file else ""
         message = f"{outcome.kernel or 'the plan'} did not end within {outcome.limit}{place} in the emulator"
         return self.case.timeout("run", message, self.limit_s, name)
-
-    def _check(
-        self, contents: dict[str, np.ndarray], values: dict[str, np.ndarray], reference: dict[str, Any]
-    ) -> tuple[OutputCheck, ...] | WrongOutput:
-        for tensor in self.task.inputs:
-            if tensor.role is not Role.INOUT:
-                before = values[tensor.name]
-                after = from_bytes(self.task, tensor, self.workload, contents[tensor.name])
-                if changed := check_inputs_unchanged(tensor, before, after):
-                    return changed
-        checks = []
-        for tensor in self.task.outputs:
-            got = from_bytes(self.task, tensor, self.workload, contents[tensor.name])
-            check = check_output(tensor, self.task.tolerance[tensor.name], got, reference[tensor.name])
-            if isinstance(check, WrongOutput):
-                return check
-            checks.append(check)
-        return tuple(checks)

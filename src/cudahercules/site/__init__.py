@@ -33,6 +33,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Reading results",
         (
             ("verdicts", "Reading a verdict"),
+            ("debugging", "Debugging without a GPU"),
             ("measurement", "How speed is measured"),
             ("tasks/index", "Tasks"),
         ),

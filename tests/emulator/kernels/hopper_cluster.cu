@@ -137,10 +137,9 @@ extern "C" __global__ void remote_arrivals(int* out) {
   asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
   if (threadIdx.x == 0) init(b, 32 * n);
   meet();
-  for (uint32_t i = 0; i < n; i++) {
-    if (i == r) values[threadIdx.x] = 10 * r + threadIdx.x;
+  values[threadIdx.x] = 10 * r + threadIdx.x;
+  for (uint32_t i = 0; i < n; i++)
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(peer(b, i)) : "memory");
-  }
   wait(b, 0);
   int got;
   asm volatile("ld.shared::cluster.s32 %0, [%1];" : "=r"(got) : "r"(peer(address(&values[threadIdx.x]), (r + 1) % n)) : "memory");

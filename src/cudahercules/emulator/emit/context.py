@@ -15,12 +15,14 @@ FUNCTION_BASE = 0x7F00_0000_0000_0000
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that reports may name."""
+    """A place that reports may name; the last two as in Location."""
 
     function: str
     file: str
     line: int
     instruction: str
+    inner: str = ""
+    callers: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -34,7 +36,9 @@ class ModuleContext:
     sites: list[Site] = field(default_factory=list)
 
     def add_site(self, function: str, location: Location, text: str) -> int:
-        self.sites.append(Site(function, location.file, location.line, text))
+        self.sites.append(
+            Site(function, location.file, location.line, text, location.inner, location.callers)
+        )
         return len(self.sites) - 1
 
 

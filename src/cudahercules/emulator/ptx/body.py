@@ -325,7 +325,7 @@ class BodyParser:
                 self.function.location = self.location
 
     def _located(self, here: tuple[int, int, int]) -> Location:
-        """The innermost frame that is not in the toolkit's headers, else the outermost one."""
+        """The innermost frame that is not in the toolkit's headers, else the outermost; and its callers."""
         files = self.stream.files
         inner = frame = here
         seen = set()
@@ -333,7 +333,13 @@ class BodyParser:
             seen.add(frame)
             frame = self.parents[frame]
         where = f"{files.get(inner[0], '')}:{inner[1]}" if inner != frame else ""
-        return Location(files.get(frame[0], ""), frame[1], where)
+        callers = []
+        outer = frame
+        while outer in self.parents and outer not in seen:
+            seen.add(outer)
+            outer = self.parents[outer]
+            callers.append(f"{files.get(outer[0], '')}:{outer[1]}")
+        return Location(files.get(frame[0], ""), frame[1], where, tuple(callers))
 
     def _resolve_labels(self) -> None:
         resolved: list[Instruction | LabelMark] = []

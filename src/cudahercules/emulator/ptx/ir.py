@@ -41,12 +41,14 @@ def bits(type_: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A source line. For inlined code it is the line of the outermost call site, which lies in the
-    candidate's own file; ``inner`` is then the line of the inlined code itself (``file:line``)."""
+    """A source line: the innermost one that is not in the toolkit's headers. Where the code itself is in such
+    a header, ``inner`` is its line (``file:line``). ``callers`` has the call sites through which code of the
+    line was inlined, from the inside out (``file:line``)."""
 
     file: str = ""
     line: int = 0
     inner: str = ""
+    callers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

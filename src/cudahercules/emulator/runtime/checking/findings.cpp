@@ -73,9 +73,14 @@ std::string conflict(const char* kind, const Resident& b, const Knowledge& k, ui
 void found_conflict(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, const Event& first, Touch first_touch,
                     const Event& second, Touch second_touch) {
   const char* kind = "conflict";
-  const uint32_t touches = uint32_t(first_touch) * 2 + uint32_t(second_touch);
+  const auto warp = [&](const Event& e) {
+    return std::pair(e.thread / k.block_threads, e.thread % k.block_threads / 32);
+  };
+  const bool same_warp = warp(first) == warp(second);
+  const uint32_t touches = uint32_t(first_touch) * 2 + uint32_t(second_touch) + (same_warp ? 4 : 0);
   add({kind, this_worker->launch->module, first.site, second.site, touches}, [&] {
-    return conflict(kind, b, k, offset, size, event(b, k, first, first_touch), event(b, k, second, second_touch));
+    return conflict(kind, b, k, offset, size, event(b, k, first, first_touch), event(b, k, second, second_touch)) +
+           ",\"same_warp\":" + (same_warp ? "true" : "false");
   });
 }
 

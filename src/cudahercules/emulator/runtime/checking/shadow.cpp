@@ -11,8 +11,9 @@ namespace {
 struct Doubt {
   Resident* block;
   Knowledge* knowledge;
-  uint32_t generation, offset, size;
+  uint32_t offset, size;
   Event first, second;
+  Touch first_touch;
   uint8_t before[32];
 };
 thread_local Doubt doubt;
@@ -30,9 +31,16 @@ bool conflicts(const Knowledge& k, const Event& before, const Event& now, uint32
   return !ordered(k, before, first, last);
 }
 
-void doubt_write(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, const Event& first, const Event& second) {
-  doubt = {&b, &k, k.generation, offset, size < sizeof doubt.before ? size : uint32_t(sizeof doubt.before), first, second, {}};
-  memcpy(doubt.before, b.shared + offset, doubt.size);
+// A write by a thread conflicts with what another thread did: it is reported when it has changed something.
+void conflicting_write(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, const Event& first, Touch first_touch,
+                       const Event& second) {
+  const auto threads = k.threads.size();
+  if (first.lane >= threads || second.lane >= threads || size > sizeof doubt.before) {
+    found_conflict(b, k, offset, size, first, first_touch, second, Touch::write);
+    return;
+  }
+  doubt = {&b, &k, offset, size, first, second, first_touch, {}};
+  memcpy(doubt.before, b.shared + offset, size);
 }
 
 void remember_read(Cell& cell, Shadow& shadow, const Knowledge& k, const Event& event, uint32_t first, uint32_t last) {
@@ -56,7 +64,7 @@ void look_again() {
   Resident& b = *doubt.block;
   doubt.block = nullptr;
   if (memcmp(doubt.before, b.shared + doubt.offset, doubt.size))
-    found_conflict(b, *doubt.knowledge, doubt.offset, doubt.size, doubt.first, Touch::write, doubt.second, Touch::write);
+    found_conflict(b, *doubt.knowledge, doubt.offset, doubt.size, doubt.first, doubt.first_touch, doubt.second, Touch::write);
 }
 
 void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch touch, const Event& event, uint32_t first,
@@ -81,15 +89,11 @@ void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch to
     }
     for (const Event& r : cell.reads)
       if (!reported && conflicts(k, r, event, first, last)) {
-        found_conflict(b, k, offset, size, r, Touch::read, event, touch);
+        conflicting_write(b, k, offset, size, r, Touch::read, event);
         reported = true;
       }
     if (!reported && conflicts(k, cell.write, event, first, last)) {
-      const bool both_threads = cell.write.lane < k.threads.size() && event.lane < k.threads.size();
-      if (both_threads)
-        doubt_write(b, k, offset, size, cell.write, event);
-      else
-        found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
+      conflicting_write(b, k, offset, size, cell.write, Touch::write, event);
       reported = true;
     }
     cell.write = event;

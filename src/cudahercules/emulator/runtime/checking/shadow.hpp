@@ -35,8 +35,8 @@ enum class Touch : uint8_t { read, write };
 void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch touch, const Event& event, uint32_t first,
            uint32_t last);
 
-// A write that conflicts with an earlier one is none if it stores what is there already: looked at when the next
-// thing happens on this OS thread.
+// A conflicting write is no finding if it stores what is there already: looked at when the next thing happens on
+// this OS thread.
 void look_again();
 
 }  // namespace rt::watch

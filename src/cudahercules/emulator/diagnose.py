@@ -1,0 +1,292 @@
+"""From the message of the checking build to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cudahercules.emulator import causes, findings
+from cudahercules.emulator.emit.context import Site
+from cudahercules.emulator.faults import (
+    NOWHERE,
+    demangled,
+    fault_of,
+    full_place,
+    group_sentence,
+    shown_file,
+    shown_place,
+)
+from cudahercules.emulator.findings import Finding, Place, ThreadGroup, Touch
+from cudahercules.emulator.outcome import Dim3
+from cudahercules.emulator.space import Space
+from cudahercules.emulator.translation import Built
+
+Message = dict[str, Any]
+
+
+class Diagnosis:
+    """Reads one run's message. ``limit`` says in words what ended a run that did not end."""
+
+    def __init__(self, message: Message, space: Space, modules: Sequence[Built], limit: str):
+        self.message, self.space, self.limit = message, space, limit
+        self._sites = [module.sites() for module in modules]
+
+    def conflicts(self) -> list[Finding]:
+        """Races, missing waits and early uses, one for each pair of lines."""
+        merged: dict[tuple[object, ...], findings.SharedRace | findings.MissingWait] = {}
+        within_warp: set[object] = set()
+        early: list[findings.MbarrierMisuse] = []
+        for entry in self.message.get("findings", ()):
+            if entry["kind"] == "early_use":
+                early.append(self._early_use(entry))
+            if entry["kind"] != "conflict":
+                continue
+            found = self._conflict(entry)
+            assert found.first is not None and found.second is not None
+            key = frozenset((t.work, t.place.file, t.place.line) for t in (found.first, found.second))
+            known = merged.get((found.kind, key))
+            if known is not None:
+                # What happens between warps says more than what happens within one.
+                shown = found if key in within_warp and not entry["same_warp"] else known
+                found = shown.model_copy(update={"count": known.count + found.count})
+            merged[found.kind, key] = found
+            if entry["same_warp"] and known is None:
+                within_warp.add(key)
+            elif not entry["same_warp"]:
+                within_warp.discard(key)
+        return [*merged.values(), *_one_each(early)]
+
+    def uninitialised(self) -> list[findings.UninitialisedRead]:
+        """Reads of what nothing had written, one a line, whether the answer depends on them or not."""
+        merged: dict[tuple[object, ...], findings.UninitialisedRead] = {}
+        for entry in self.message.get("findings", ()):
+            if entry["kind"] != "uninitialised":
+                continue
+            found = self._uninitialised(entry)
+            key = (found.memory, found.name, found.place.file, found.place.line)
+            known = merged.get(key)
+            if known is not None:
+                found = known.model_copy(update={"count": known.count + found.count})
+            merged[key] = found
+        return list(merged.values())
+
+    def unwritten(self) -> Iterator[findings.UnwrittenOutput]:
+        """Outputs that were not written everywhere."""
+        for entry in self.message.get("unwritten", ()):
+            region = self.space.holding(entry["address"], 1)
+            if region is None or region.role != "output":
+                continue
+            text = (
+                f"{entry['count']} of {region.size} bytes of output '{region.name}' were never written, the "
+                f"first at byte {entry['first']}"
+            )
+            yield findings.UnwrittenOutput(
+                message=text,
+                cause=causes.UNWRITTEN,
+                place=Place(),
+                output=region.name,
+                offset=entry["first"],
+                missing=entry["count"],
+                extent=region.size,
+            )
+
+    def ending(self) -> Finding | None:
+        """What ended the run before its end."""
+        message = self.message
+        if message["kind"] == "out_of_fuel":
+            place = self._place(message)
+            where = f"; most of it was spent {_where(place)}" if place.line else ""
+            return findings.OutOfFuel(
+                message=f"kernel {place.kernel} did not end within {self.limit}{where}",
+                cause=causes.OUT_OF_FUEL,
+                place=place,
+                limit=self.limit,
+            )
+        return self._fault() if message["kind"] == "fault" else None
+
+    # --- places ----------------------------------------------------------------------------------
+
+    def _site(self, module: int, number: int) -> Site:
+        sites = self._sites[module]
+        return sites[number] if number < len(sites) else NOWHERE
+
+    def _place(self, message: Message, module: int | None = None, kernel: str | None = None) -> Place:
+        number = message.get("module", 0) if module is None else module
+        site = self._site(number, message["site"])
+        return Place(
+            kernel=demangled(kernel if kernel is not None else message["kernel"]),
+            block=_dim3(message.get("block")),
+            thread=_dim3(message.get("thread")),
+            file=shown_file(site.file),
+            line=site.line,
+            instruction=site.instruction,
+            inner=shown_place(site.inner) if site.inner else "",
+            callers=tuple(map(shown_place, site.callers)),
+        )
+
+    def _touch(self, entry: Message, touch: Message) -> Touch:
+        place = self._place(touch, entry["module"], entry["kernel"])
+        return Touch(work=touch["work"], touch=touch["touch"], place=place)
+
+    # --- kinds -----------------------------------------------------------------------------------
+
+    def _conflict(self, entry: Message) -> findings.SharedRace | findings.MissingWait:
+        first, second = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])
+        asynchronous = [t for t in (first, second) if t.work in causes.ASYNCHRONOUS]
+        known: dict[str, Any] = {
+            "cause": causes.of_conflict(first, second, entry["same_warp"]),
+            "place": second.place,
+            "offset": entry["offset"],
+            "size": entry["size"],
+            "first": first,
+            "second": second,
+            "count": entry["count"],
+        }
+        what = f"byte {entry['offset']} of shared memory"
+        pair = f"{_touch_words(first)}, and {_touch_words(second)}: nothing orders the two"
+        if asynchronous:
+            return findings.MissingWait(message=f"missing wait: {what} {pair}", **known)
+        return findings.SharedRace(message=f"race: {what} {pair}", **known)
+
+    def _early_use(self, entry: Message) -> findings.MbarrierMisuse:
+        init, use = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])
+        return findings.MbarrierMisuse(
+            message=f"the mbarrier at byte {entry['offset']} of shared memory is used {_where(use.place)} by "
+            f"{_who(use.place)}, but {_who(init.place)} initialises it {_where(init.place)} and nothing "
+            "orders the two",
+            cause=causes.EARLY_USE,
+            place=use.place,
+            other=init.place,
+        )
+
+    def _uninitialised(self, entry: Message) -> findings.UninitialisedRead:
+        place = self._place(entry)
+        name, offset = "", entry["at"]
+        where = f"byte {offset} of shared memory"
+        if entry["space"] == "global":
+            region = self.space.holding(entry["at"], 1)
+            if region is not None:
+                name, offset = region.name, entry["at"] - region.address
+                where = f"byte {offset} of '{name}'"
+        return findings.UninitialisedRead(
+            message=f"{where} is read {_where(place)} by {_who(place)}, and nothing has written it",
+            cause=causes.UNINITIALISED[entry["space"]],
+            place=place,
+            memory=entry["space"],
+            name=name,
+            offset=offset,
+            size=entry["size"],
+            count=entry["count"],
+        )
+
+    def _fault(self) -> Finding:
+        message = self.message
+        what = message["what"]
+        sites = self._sites[message["module"]]
+        known: dict[str, Any] = {
+            "message": fault_of(message, self.space, sites).message,
+            "cause": causes.OF_FAULT.get(what, ""),
+            "place": self._place(message),
+        }
+        groups = tuple(self._group(g) for g in message.get("groups", ()))
+        match what:
+            case "out_of_bounds" | "misaligned":
+                return self._access(known)
+            case "deadlock":
+                known["place"] = groups[0].place
+                return findings.Deadlock(alive=message["alive"], total=message["of"], groups=groups, **known)
+            case "barrier_divergence":
+                other = self._place({**message, "site": message["other"], "thread": None})
+                return findings.BarrierDivergence(barrier=message["barrier"], other=other, **known)
+            case "mismatched_mask":
+                return findings.MismatchedMask(mask=message.get("mask"), groups=groups, **known)
+            case "mbarrier_misuse":
+                copy = None
+                if "other" in message:
+                    copy = self._place({**message, "site": message["other"], "thread": None})
+                return findings.MbarrierMisuse(other=copy, **known)
+            case "missing_wait":
+                return findings.MissingWait(**known)
+        return findings.OtherFault(what=what, **known)
+
+    def _group(self, group: Message) -> ThreadGroup:
+        first = group["threads"][0][0]
+        place = self._place({**self.message, "site": group["site"], "thread": first, "block": None})
+        return ThreadGroup(
+            count=group["count"],
+            wait=group["wait"],
+            message=group_sentence(group, self._sites[self.message["module"]]),
+            place=place,
+            threads=tuple(tuple(_dim3(t) for t in run) for run in group["threads"]),  # type: ignore[misc]
+        )
+
+    def _access(self, known: dict[str, Any]) -> Finding:
+        message = self.message
+        known["access"] = ("read", "write", "atomic operation")[message["access"]]
+        known["size"] = size = message["size"]
+        inside_of_read_only = False
+        if message["space"] == "global":
+            region = self.space.nearest(message["address"], size)
+            known["offset"] = message["address"] - (region.address if region else 0)
+            known["memory"] = "unknown"
+            if region is not None:
+                known["memory"] = "buffer" if region.kind == "b" else "variable"
+                known |= {"name": region.name, "extent": region.size}
+                inside_of_read_only = self.space.holding(message["address"], size) is not None
+            elif message["address"] < 1 << 16:
+                known["cause"] = causes.OF_FAULT["null"]
+        else:
+            known["memory"] = "parameters" if message["space"] == "param" else message["space"]
+            known["offset"] = message.get("offset", message.get("address", 0))
+            known["extent"] = message.get("limit")
+        if message["what"] == "misaligned":
+            return findings.Misaligned(**known)
+        if inside_of_read_only:
+            known["cause"] = causes.OF_FAULT["read_only"]
+        return findings.OutOfBounds(distance=_distance(known["offset"], size, known.get("extent")), **known)
+
+
+def _distance(offset: int, size: int, extent: int | None) -> int:
+    """How many bytes before the start or behind the end the access reaches."""
+    if offset < 0:
+        return -offset
+    return max(0, offset + size - extent) if extent is not None else 0
+
+
+def _dim3(values: Sequence[int] | None) -> Dim3 | None:
+    return None if values is None else (values[0], values[1], values[2])
+
+
+def _where(place: Place) -> str:
+    site = Site("", place.file, place.line, "", place.inner, place.callers)
+    return f"at {full_place(site)}" if place.line else f"by [{place.instruction.rstrip(';')}]"
+
+
+def _who(place: Place) -> str:
+    return "thread " + ",".join(map(str, place.thread or (0, 0, 0)))
+
+
+_DONE = {"read": "is read", "write": "is written"}
+_WORK = {
+    "cp.async": "cp.async",
+    "bulk_copy": "a bulk copy",
+    "bulk_store": "a bulk store",
+    "wgmma": "wgmma",
+}
+
+
+def _touch_words(touch: Touch) -> str:
+    """``is read at k.cu:12 by thread 3,0,0``; asynchronous work is issued there."""
+    if touch.work in _WORK:
+        issued = f"{_WORK[touch.work]} that {_who(touch.place)} issues {_where(touch.place)}"
+        return f"{_DONE[touch.touch]} by {issued}"
+    return f"{_DONE[touch.touch]} {_where(touch.place)} by {_who(touch.place)}"
+
+
+def _one_each(found: list[findings.MbarrierMisuse]) -> list[findings.MbarrierMisuse]:
+    """The first for each initialisation: one mistake is seen wherever the object is used."""
+    first: dict[tuple[str, int], findings.MbarrierMisuse] = {}
+    for finding in found:
+        assert finding.other is not None
+        first.setdefault((finding.other.file, finding.other.line), finding)
+    return list(first.values())

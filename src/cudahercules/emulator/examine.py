@@ -1,0 +1,131 @@
+"""Run a plan in the checking build and say what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from cudahercules.build.artifact import Artifact
+from cudahercules.emulator import native
+from cudahercules.emulator.asynchrony import LATE
+from cudahercules.emulator.diagnose import Diagnosis
+from cudahercules.emulator.findings import Finding, UninitialisedRead
+from cudahercules.emulator.job import POISON, Poison
+from cudahercules.emulator.outcome import Completed, Fault, Outcome, OutOfFuel, Unsupported
+from cudahercules.emulator.run import How, Run, run_plan
+from cudahercules.record.plan import LaunchPlan
+from cudahercules.task.model import Model
+
+OUTPUT_POISON = 0x3C
+OTHER_POISON = Poison(shared=0x3C, scratch=0x3C3C)
+"""What undefined memory holds the second time: small positive numbers instead of NaN."""
+
+
+class Examination(Model):
+    """How the plan ended, in which order its asynchronous work took effect, and what was found."""
+
+    ending: Literal["completed", "fault", "out_of_fuel"]
+    asynchrony: str
+    findings: tuple[Finding, ...]
+    printed: str = ""
+
+
+def examine(
+    plan: LaunchPlan,
+    artifact: Artifact,
+    contents: Mapping[str, np.ndarray],
+    wall_s: float,
+    *,
+    asynchrony: str = LATE,
+) -> Examination | Unsupported:
+    """Run ``plan`` as :func:`cudahercules.emulator.run.emulate` does, on one OS thread and checked.
+
+    ``contents`` as in ``emulate``; outputs are updated. Where undefined memory was read, the plan runs a
+    second time with other values in it: only if that makes a difference are those reads findings.
+    Raises PlanError and MachineError as ``emulate`` does.
+    """
+    before = {name: array.copy() for name, array in contents.items()}
+    run = _checked(plan, artifact, contents, wall_s, asynchrony, POISON)
+    if isinstance(run.outcome, Unsupported):
+        return run.outcome
+    diagnosis = _diagnosis(run, wall_s)
+    found: list[Finding] = [*diagnosis.conflicts()]
+    undefined = _not_explained(diagnosis.uninitialised(), found)
+    if undefined and _depends(plan, artifact, before, run.outcome, contents, wall_s, asynchrony):
+        found += undefined
+    if isinstance(run.outcome, Completed):
+        found += diagnosis.unwritten()
+    elif (ending := diagnosis.ending()) is not None:
+        found.append(ending)
+    return Examination(
+        ending=run.outcome.kind, asynchrony=asynchrony, findings=tuple(found), printed=run.outcome.printed
+    )
+
+
+def _checked(
+    plan: LaunchPlan,
+    artifact: Artifact,
+    contents: Mapping[str, np.ndarray],
+    wall_s: float,
+    asynchrony: str,
+    poison: Poison,
+) -> Run:
+    # One OS thread, so that two runs differ in nothing but the poison.
+    return run_plan(plan, artifact, contents, wall_s, How(native.CHECKING, 1, asynchrony, poison))
+
+
+def _diagnosis(run: Run, wall_s: float) -> Diagnosis:
+    # A process that died without a message has its fault in the outcome alone.
+    outcome = run.outcome
+    message = run.message or {
+        "kind": "fault",
+        "what": outcome.what if isinstance(outcome, Fault) else "unknown",
+    }
+    assert run.space is not None
+    return Diagnosis(message, run.space, run.modules, f"{wall_s:g} s")
+
+
+def _not_explained(reads: list[UninitialisedRead], found: list[Finding]) -> list[UninitialisedRead]:
+    """Without the reads at lines that race: those come too early, which is what the race says."""
+    racing = {
+        (touch.place.file, touch.place.line)
+        for f in found
+        if f.kind in ("race", "missing_wait")
+        for touch in (f.first, f.second)
+        if touch is not None
+    }
+    return [read for read in reads if (read.place.file, read.place.line) not in racing]
+
+
+def _depends(
+    plan: LaunchPlan,
+    artifact: Artifact,
+    before: Mapping[str, np.ndarray],
+    outcome: Outcome,
+    after: Mapping[str, np.ndarray],
+    wall_s: float,
+    asynchrony: str,
+) -> bool:
+    """Whether the plan ends in another way, or with other outputs, where undefined memory holds other
+    values."""
+    if isinstance(outcome, OutOfFuel):
+        return True
+    outputs = {b.name for b in plan.buffers if b.kind == "output"}
+    contents = {
+        name: np.full_like(array, OUTPUT_POISON) if name in outputs else array.copy()
+        for name, array in before.items()
+    }
+    second = _checked(plan, artifact, contents, wall_s, asynchrony, OTHER_POISON).outcome
+    if isinstance(outcome, Fault):
+        same: Callable[[Fault], tuple] = lambda f: (f.what, f.file, f.line)  # noqa: E731
+        return not isinstance(second, Fault) or same(second) != same(outcome)
+    if not isinstance(second, Completed):
+        return True
+    for name in outputs & set(after):
+        # Bytes that hold the poison of both runs were not written.
+        untouched = (after[name] == before[name]) & (contents[name] == OUTPUT_POISON)
+        if np.any((after[name] != contents[name]) & ~untouched):
+            return True
+    return False
