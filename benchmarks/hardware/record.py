@@ -149,6 +149,8 @@ def main() -> None:
         kind = {"action": "store_true"} if name == "--pretend" else {"type": int, "default": -1}
         parser.add_argument(name, **kind)  # type: ignore[arg-type]
     options = parser.parse_args()
+    if not options.kit.is_file():
+        sys.exit(f"there is no {options.kit}: prepare.py makes it")
     options.out.mkdir(parents=True, exist_ok=True)
     files = pack.read(options.kit)
     descriptions = pack.programs(files)
