@@ -6,9 +6,9 @@ from cudahercules.errors import TaskError
 from cudahercules.judge.grade import grade
 from cudahercules.judge.lint import lint
 from cudahercules.judge.operands import reference_of
-from cudahercules.task.family_code import mistakes_named
+from cudahercules.task.family_code import mistakes_named, only_standard_functions
 from cudahercules.task.inputs import generate
-from cudahercules.task.load import family_module, load_family, work
+from cudahercules.task.load import BUNDLED, family_module, load_family, work
 
 FLOPS = "\n\ndef flops(sizes):\n    return 2.0\n"
 REFERENCE = "def reference(inputs, sizes, scalars, xp):\n    "
@@ -59,6 +59,26 @@ def test_lint_asks_for_the_flops_that_only_a_gpu_needs(family_copy, result, mess
         work(task, task.workloads[0])
     with pytest.raises(TaskError, match=message):
         lint(task, "cpu")
+
+
+@pytest.mark.parametrize("directory", sorted(BUNDLED.glob("*/*/")), ids=lambda d: d.name)
+def test_bundled_references_keep_to_the_standard(directory):
+    if (directory / "family.py").is_file():
+        only_standard_functions(directory / "family.py")
+
+
+def test_lint_finds_what_only_numpy_has(family_copy):
+    folder = family_copy()
+    code = (
+        REFERENCE
+        + "c = xp.matmul(inputs['a'], inputs['b'])\n    return {'c': xp.ascontiguousarray(c)}"
+        + FLOPS
+    )
+    (folder / "family.py").write_text(code)
+    with pytest.raises(
+        TaskError, match=r"family.py:3: xp.ascontiguousarray is not in the array API standard"
+    ):
+        lint(load_family(folder)[0], "cpu")
 
 
 @pytest.mark.parametrize("error", [MemoryError, OSError, RuntimeError, KeyboardInterrupt])

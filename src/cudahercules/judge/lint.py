@@ -20,8 +20,9 @@ from cudahercules.judge.grade import choose_device
 from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import CHECKED_ROLES, new_seed, sample_seed
 from cudahercules.judge.verdict import OutputCheck
+from cudahercules.task.family_code import only_standard_functions
 from cudahercules.task.inputs import generate
-from cudahercules.task.load import family_module, work
+from cudahercules.task.load import family_code, family_module, work
 from cudahercules.task.model import Model, Task, Workload
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def lint(
     kind = choose_device(device)
     if not task.candidates:
         raise UsageError(f"{task.id} names no honest candidate, so nothing shows that it can be solved")
+    family_module(task)
+    only_standard_functions(family_code(task))
     for workload in task.workloads:
         work(task, workload)  # flops() is asked on a GPU only: its mistakes must show here
     seed = seed or new_seed()
