@@ -27,7 +27,7 @@ D2 = "{%r6,%r7}"
         f"mma.sync.aligned.m16n8k16.row.col.satfinite.f32.f16.f16.f32 {D4}, {A4}, {B2}, {D4};",
         f"mma.sync.aligned.m16n8k16.row.col.rn.f32.f16.f16.f32 {D4}, {A4}, {B2}, {D4};",
         f"mma.sync.m16n8k16.row.col.f32.f16.f16.f32 {D4}, {A4}, {B2}, {D4};",
-        f"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {D4}, {B2}, {B2}, {D4}, %r0, 0;",
+        f"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {D4}, {B2}, {B2}, {D4}, %r0, 0;",  # small
         f"mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16 {D2}, {A4}, {B2}, {D2};",
         "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.or.popc {%r0,%r1,%r2,%r3}, {%r0,%r1,%r2,%r3}, "
         "{%r4,%r5}, {%r0,%r1,%r2,%r3};",

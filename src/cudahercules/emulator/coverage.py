@@ -101,7 +101,13 @@ def _tensor_forms() -> Iterator[str]:
     yield "| opcode | forms |"
     yield "|---|---|"
     by_opcode: dict[str, list[str]] = {}
-    for form in (*emit.tensor.forms(), *emit.wmma.forms(), *emit.wgmma.forms(), *emit.tensor_map.forms()):
+    for form in (
+        *emit.tensor.forms(),
+        *emit.sparse.forms(),
+        *emit.wmma.forms(),
+        *emit.wgmma.forms(),
+        *emit.tensor_map.forms(),
+    ):
         opcode, _, rest = form.partition(".")
         by_opcode.setdefault(opcode, []).append("`." + rest.replace("|", "\\|") + "`")
     for opcode, forms in by_opcode.items():

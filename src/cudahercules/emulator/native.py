@@ -117,7 +117,7 @@ def _build_host(build: str, directory: Path) -> None:
     # Two translation units for two cores: matrix products, whose many variants take half of the time,
     # and all the rest as one, since reading the headers once matters more than a third core.
     flags = (*_HOST_FLAGS, *machine_flags(), f"-I{SCALAR}", f"-I{RUNTIME}", f"-I{RUNTIME / build}")
-    matrices = [RUNTIME / "mma.cpp", RUNTIME / "mma_integer.cpp", RUNTIME / "wgmma_compute.cpp"]
+    matrices = [*sorted(RUNTIME.glob("mma*.cpp")), RUNTIME / "wgmma_compute.cpp"]
     sources = [*sorted(RUNTIME.glob("*.cpp")), *sorted((RUNTIME / build).glob("*.cpp"))]
     rest = [source for source in sources if source not in matrices]
     units = {"matrices": matrices, "rest": rest}

@@ -34,7 +34,8 @@ class Compiled:
 
 def key_of(file: ExpertFile, target: str) -> str:
     """The cache's key: everything that decides what the PTX is. Nothing is fetched for it."""
-    wheels = [manifest().wheels[w].sha256 for w in (file.origin, *file.uses) if w not in (TOOLKIT, OWN)]
+    named = [manifest().wheels[w] for w in (file.origin, *file.uses) if w not in (TOOLKIT, OWN)]
+    wheels = [part for w in named for part in (w.sha256, *w.keep, *w.include)]
     text = _own_text(file)
     header = solve_header(load_task(file.task)) if file.task else ""
     return digest(

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Literal
 
 from cudahercules.build.toolchain import find_toolchain
@@ -121,11 +122,16 @@ def examine(file: ExpertFile, target: str) -> Row:
     return Row(status=status, **found, **common)
 
 
+def ptx_of(file: ExpertFile, target: str) -> Path | None:
+    """The PTX of ``file``, compiled if need be; None if a compiler refuses it. Raises MachineError."""
+    return compiled(file, target).ptx
+
+
 def _looked_at(made: Compiled) -> dict:
     assert made.ptx is not None
     ptx = made.ptx
 
-    def make(private) -> None:  # type: ignore[no-untyped-def]
+    def make(private: Path) -> None:
         text = ptx.read_text()
         stoppers: Counter[str] = Counter()
         for u in unsupported(text):

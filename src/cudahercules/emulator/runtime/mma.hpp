@@ -25,7 +25,7 @@
 
 namespace rt {
 
-enum class Format : uint8_t { f16, bf16, tf32, f64, s8, u8, e4m3, e5m2, f32, s32 };
+enum class Format : uint8_t { f16, bf16, tf32, f64, s8, u8, e4m3, e5m2, f32, s32, s4, u4 };  // s4, u4: mma.sp only
 
 constexpr uint32_t size_of(Format f) {
   switch (f) {
@@ -75,6 +75,20 @@ struct IntegerLane {
   uint32_t a[4], b[2], c[4];  // in c D afterwards
 };
 void mma_integer(const Lanes&);
+
+// mma.sp, always 16 x 8 x k: A has half of its elements, e the places of those; `selector` the lanes that have e.
+struct SparseForm {
+  uint16_t k;
+  Format d, a, b;
+  uint8_t selector;
+  bool saturate;
+};
+struct SparseLane {
+  SparseForm form;
+  uint32_t a[4], b[4], c[4];  // in c D afterwards
+  uint32_t e;
+};
+void mma_sparse(const Lanes&);
 
 struct MatrixLane {
   uint8_t* row;  // 16 bytes of shared memory: row lane % 8 of matrix lane / 8
