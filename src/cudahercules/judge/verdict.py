@@ -103,8 +103,8 @@ class WrongOutput(Model):
 class TimedWorkload(Model):
     """One bench workload, candidate against expert.
 
-    ``ratio`` = expert time / candidate time, median over pairs of the paired ratio, with its
-    interval at ``level``. Times are medians in microseconds.
+    ``ratio`` = expert time / candidate time: the trimmed mean over instances of the median over their pairs
+    (docs/measurement.md), with its interval at ``level``. Times are medians in microseconds.
     """
 
     workload: str
