@@ -191,6 +191,18 @@ def test_hints(reason, wrong, word):
     assert (word in text) if word else text == ""
 
 
+def test_one_element_of_many_is_not_called_zero_per_cent():
+    one = WrongOutput(output="c", reason="tolerance", message="m", wrong=1, total=200_000_000)
+    assert hint(one) == "Very few of the elements: look at edges, tails and special values."
+
+
+def test_an_opponent_whose_code_is_unknown_is_said_so(case):
+    text = explanation(case.correct([row("smoke")], [kernel()], timed(timed_row("square", 0.5))))
+    assert "What cublaslt_searched runs was not read" in text
+    text = explanation(case.correct([row("smoke")], [kernel()], timed(timed_row("square", 1.2))))
+    assert "was not read" not in text
+
+
 def test_brief_of_a_timed_verdict(case):
     verdict = case.correct([row("smoke")], [kernel()], timed(timed_row("square", 0.5)))
     assert brief(verdict) == "slower: 0.500 times cublaslt_searched [0.496, 0.504]"

@@ -31,6 +31,8 @@ _HINTS = {
     "input_changed": "Inputs are read-only: take scratch memory from cudaMallocAsync.",
     "outside_buffer": "Look at the last index that is stored.",
 }
+FEWEST = 0.001
+"""Under this share of wrong elements a percentage says nothing."""
 FEW = 0.05
 """Up to this share of wrong elements the edges are to blame first, above nine tenths the formula."""
 
@@ -62,7 +64,8 @@ def hint(wrong: WrongOutput) -> str:
     if wrong.reason not in ("tolerance", "not_equal"):
         return ""
     if share <= FEW:
-        return f"Only {share:.1%} of the elements: look at edges, tails and special values."
+        few = f"Only {share:.1%}" if share >= FEWEST else "Very few"
+        return f"{few} of the elements: look at edges, tails and special values."
     if share >= 0.9:
         return "Nearly every element: look at the formula, the strides and the precision of sums."
     return ""
@@ -132,8 +135,12 @@ def _gap(timing: Timed) -> list[str]:
 def _uses(verdict: Correct, timing: Timed) -> list[str]:
     """What the opponent's code has and the candidate's lacks, at the largest gap."""
     worst: TimedWorkload = min(timing.workloads, key=lambda w: w.ratio)
+    if worst.ratio >= 1 - worst.margin:
+        return []
+    if not worst.expert_instructions:
+        return [f"What {worst.expert} runs was not read (its kernels are a library's or made at run time)."]
     missing = only_in(worst.expert_instructions, total(k.instruction_mix for k in verdict.kernels))
-    if not missing or worst.ratio >= 1 - worst.margin:
+    if not missing:
         return []
     return [f"{worst.expert} uses what this does not: {'; '.join(missing)}."]
 
