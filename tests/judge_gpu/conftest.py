@@ -123,6 +123,7 @@ class PretendStation:
         self.profile = self.own_profile = None
         self.free = 100 << 30
         self.opened, self.declines, self.warmed, self.settled = [], {}, 0, 0
+        self.rested = []
 
     def candidate_lanes(self):
         return Lanes([Lane(None), Lane(None)])
@@ -151,6 +152,9 @@ class PretendStation:
 
     def held_by(self, task, expert):
         return 0
+
+    def rest(self, task, expert):
+        self.rested.append(expert)
 
     def free_memory(self):
         return self.free

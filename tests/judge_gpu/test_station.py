@@ -60,6 +60,9 @@ class Opened:
     def forget(self):
         pass
 
+    def rest(self):
+        return self.process
+
 
 @pytest.fixture
 def at(monkeypatch, tmp_path):
@@ -144,7 +147,24 @@ def test_opponents_are_opened_once_on_every_workload_and_kept(at, task, opening,
     for workload in bench(task):
         at.await_expert(task, "library", workload)
     assert len(opening.seen) == len(names) and at.answers.warmed == 1
+    assert at.held_by(task, "library") == 0, "an opponent that is up must leave room for others to come up"
+    at.open_expert(task, "library", bench(task)[0])
     assert at.held_by(task, "library") == 1000 and at.held_by(task, "another") == 0
+    at.rest(task, "library")
+    assert at.held_by(task, "library") == 0
+
+
+def test_a_contestant_that_dies_when_it_is_to_rest_is_replaced(at, task, opening, monkeypatch):
+    at.open_expert(task, "library", bench(task)[0])
+
+    def die(self):
+        raise ContestantLost("the process ended")
+
+    monkeypatch.setattr(Opened, "rest", die)
+    at.rest(task, "library")
+    made = len(Process.made)
+    at.open_expert(task, "library", bench(task)[0])
+    assert opening.seen[-1][:2] == ("library", bench(task)[0].name) and len(Process.made) == made + 1
 
 
 def test_settling_waits_for_what_still_comes_up(at, task, opening):

@@ -120,8 +120,12 @@ class _Speed:
                 self._await_opponent(match)
         with self.timeline.stage("settling"):
             self.at.settle()
-        for match in matches:
-            self._play(match)
+        try:
+            for match in matches:
+                self._play(match)
+        finally:
+            for name in {name for match in matches for name in match.contenders[:1]}:
+                self.at.rest(self.task, name)
         if not self.rows:
             reasons = "; ".join(f"{name}: {why}" for name, why in self.untimed.items())
             return NotTimed(reason=f"no opponent is left: {reasons}")

@@ -6,7 +6,14 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cudahercules.replay.interface import AnswersDiffer, Contestant, ExpertDeclined
+from cudahercules.errors import MachineError
+from cudahercules.replay.interface import (
+    AnswersDiffer,
+    Contestant,
+    ContestantFault,
+    ContestantHang,
+    ExpertDeclined,
+)
 
 LANES = 2
 """Processes of a contestant that is a plan: instances alternate between them."""
@@ -61,6 +68,14 @@ class Lane:
             raise
         return contestant
 
+    def rest(self) -> None:
+        """Let the contestant give its memory back; one that fails at that is forgotten."""
+        if hasattr(self.process, "rest"):
+            try:
+                self.process = self.process.rest()
+            except (MachineError, ContestantFault, ContestantHang):
+                self.process = None
+
     def take(self) -> object | None:
         """The process, which the lane forgets."""
         process, self.process = self.process, None
@@ -80,6 +95,10 @@ class Lanes:
         contestant = self.lanes[self._turn % len(self.lanes)].open(start)
         self._turn += 1
         return contestant
+
+    def rest(self) -> None:
+        for lane in self.lanes:
+            lane.rest()
 
     @property
     def device_bytes(self) -> int:

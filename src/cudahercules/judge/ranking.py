@@ -54,6 +54,8 @@ def rank_panel(
                 rows.append(_absent(expert.name, workload, "missing", f"needs {needs}"))
             else:
                 rows.append(stand(task, at, expert.name, workload, seed))
+        if expert.name in usable:
+            at.rest(task, expert.name)
     earlier = panels.load_panel(task, at.gpu.slug)
     if experts is not None and earlier is not None and earlier.release == task.release:
         rows += [s for s in earlier.standings if s.expert not in experts]

@@ -98,6 +98,9 @@ class Simulated:
     def __post_init__(self) -> None:
         self.ready = Ready(side=self.side, method="graph", device="simulated", driver="0", pid=1)
 
+    def rest(self) -> object:
+        return None
+
     def sample(self, seed: int, *, cold: bool = True, keep: bool = False) -> Sample:
         return self.batch([Request(seed=seed, cold=cold, keep=keep)])[0]
 

@@ -176,6 +176,10 @@ class Station:
             lambda p: start_replay(plan, built.artifact, task, workload, self.gpu.index, process=p)
         )
 
+    def rest(self, task: Task, expert: str) -> None:
+        """Let an expert that nobody plays against for now give its memory back: others need room."""
+        self.expert_lanes(task, expert).rest()
+
     def plan_expert(self, task: Task, expert: str) -> PlanExpert:
         key = (task.id, expert)
         if key not in self._plan_experts:
@@ -218,6 +222,7 @@ class Station:
 
         def open_it() -> None:
             self.open_expert(task, expert, workload)
+            self.rest(task, expert)
 
         return self._beside((task.id, expert, workload.name), (task.family, expert), open_it)
 

@@ -37,6 +37,7 @@ from cudahercules.replay.messages import (
     Load,
     Loaded,
     Release,
+    Rest,
     Run,
     Samples,
     TooLarge,
@@ -106,7 +107,9 @@ def serve(channel: Channel, context: Context, side: Side, keeper: Keeper) -> Non
                 return
 
 
-def _obey(order: Begin | Load | Run | Hand | Release, channel: Channel, side: Side, keeper: Keeper) -> None:
+def _obey(
+    order: Begin | Load | Run | Hand | Release | Rest, channel: Channel, side: Side, keeper: Keeper
+) -> None:
     match order:
         case Begin():
             pass  # to a process that had begun already
@@ -122,6 +125,10 @@ def _obey(order: Begin | Load | Run | Hand | Release, channel: Channel, side: Si
             channel.send(slot.handed, [slot.descriptor])
         case Release():
             keeper.release(order.kept)
+            channel.send(Done())
+        case Rest():
+            keeper.close()
+            side.close()
             channel.send(Done())
 
 

@@ -58,6 +58,7 @@ from cudahercules.replay.messages import (
     Load,
     Loaded,
     Release,
+    Rest,
     Run,
     Samples,
     Stepped,
@@ -297,6 +298,13 @@ class RunningContestant:
         for received in self._received.values():
             received.close()
         self._received.clear()
+
+    def rest(self) -> GpuProcess:
+        self.forget()
+        answer = self.process.ask(Rest(), self.sample_s, "give its memory back")
+        if not isinstance(answer, Done):
+            raise self.process._confused(answer)
+        return self.process
 
     def close(self) -> None:
         self.forget()

@@ -163,6 +163,10 @@ class Contestant(Protocol):
     def release(self, sample: Sample) -> None:
         """Give the memory of a kept sample back."""
 
+    def rest(self) -> object:
+        """Give the memory on the device back and end as a contestant. The process, which is returned, stays
+        for what is started in it next."""
+
     def close(self) -> None:
         """End the process and free its memory; safe to call twice and after a fault."""
 

@@ -67,12 +67,18 @@ class Release(Model):
     kept: int
 
 
+class Rest(Model):
+    """Give back what the last load holds on the device; the process stays for the next one."""
+
+    do: Literal["rest"] = "rest"
+
+
 class End(Model):
     do: Literal["end"] = "end"
 
 
-Order = Annotated[Begin | Load | Run | Hand | Release | End, Field(discriminator="do")]
-ORDER: TypeAdapter[Begin | Load | Run | Hand | Release | End] = TypeAdapter(Order)
+Order = Annotated[Begin | Load | Run | Hand | Release | Rest | End, Field(discriminator="do")]
+ORDER: TypeAdapter[Begin | Load | Run | Hand | Release | Rest | End] = TypeAdapter(Order)
 
 
 # --- from child to judge -------------------------------------------------------------------------
