@@ -44,15 +44,14 @@ def tasks(
         return
     if not found:
         raise UsageError("no task fits these filters; `hercules tasks` lists all")
-    from cudahercules.report.terminal import console, cut, is_wide, table
+    from cudahercules.report.terminal import console, is_wide, table
 
     out = console()
     if is_wide(out):
         rows = [[t.id, t.title, t.domain, str(len(t.workloads))] for t in found]
         columns: tuple[str, ...] = ("task", "title", "domain", "workloads")
     else:
-        room = max(12, out.width - max(len(t.id) for t in found) - 5)
-        rows = [[t.id, cut(t.title, room)] for t in found]
+        rows = [[t.id, t.title] for t in found]  # a long title takes a second line: its last words decide
         columns = ("task", "title")
     out.print(table(columns, rows, right=("workloads",), whole=("task",)))
 
