@@ -33,6 +33,7 @@ CALL = "hercules-eval.json"
 """The file in a directory of logs that says what was asked for."""
 SETTINGS: dict[str, Callable[..., InspectTask]] = {
     "oneshot": registry.oneshot,
+    "refine": registry.refine,
 }
 
 
@@ -105,7 +106,8 @@ def inspect_model(call: Call) -> InspectModel:
     """The model that a call names. Raises UsageError for one that Inspect does not know, that lacks a package
     or a key, or that does not take the arguments."""
     try:
-        return get_model(call.model, base_url=call.base_url, memoize=False, **call.model_arguments)
+        with _quiet("none"):
+            return get_model(call.model, base_url=call.base_url, memoize=False, **call.model_arguments)
     except PrerequisiteError as error:
         raise UsageError(_plain(error)) from error
     except (ValueError, TypeError) as error:

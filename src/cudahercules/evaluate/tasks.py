@@ -5,7 +5,7 @@ All of them take the options of :class:`Options`, on Inspect's command line as `
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from inspect_ai import Epochs, Task, task
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 from cudahercules.errors import UsageError
 from cudahercules.evaluate.judging import Device, architecture_of
 from cudahercules.evaluate.prompts import ANSWER_FORMAT, Level, level_of, task_prompt
+from cudahercules.evaluate.refine import refining
 from cudahercules.evaluate.samples import FAMILIES, dataset, select
 from cudahercules.evaluate.scorer import judged, reducers
 from cudahercules.evaluate.state import Seat
@@ -67,6 +68,25 @@ class Options(tasks_model.Model):
 def oneshot(**options: Any) -> Task:
     """One answer without feedback; ``samples`` of them give pass@k. ``options``: see :class:`Options`."""
     return build_task("oneshot", Options.given(options), generate())
+
+
+class RefineOptions(Options):
+    """``rounds`` counts answers, the first one included. ``until`` is when to end: ``rounds`` (all of them),
+    ``correct`` (at the first right answer), or ``auto``: all on a GPU, the first right answer on the CPU, where
+    no speed can guide what comes after it."""
+
+    rounds: int = Field(10, ge=1)
+    until: Literal["auto", "rounds", "correct"] = "auto"
+
+
+@task
+def refine(**options: Any) -> Task:
+    """Answers with feedback between them; the best one is judged. ``options``: see :class:`RefineOptions`."""
+    given = RefineOptions.given(options)
+    device = choose_device(given.device)
+    until_correct = given.until == "correct" or (given.until == "auto" and device == "cpu")
+    solving = refining(given.rounds, device, given.limit_s, until_correct)
+    return build_task(f"refine@{given.rounds}", given, solving)
 
 
 def build_task(

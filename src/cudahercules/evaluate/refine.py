@@ -1,0 +1,71 @@
+"""Iterative refinement: an answer, what guidance says of it, the next answer; the best one counts.
+
+Each round's conversation is the task, the last answer's code and what it came to (with the best so far, if
+that is another), so that its length does not grow with the number of rounds.
+"""
+
+from __future__ import annotations
+
+from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageUser, get_model
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from cudahercules.evaluate.feedback import feedback, fenced, round_heading, round_message
+from cudahercules.evaluate.holdout import guidance, guidance_seed
+from cudahercules.evaluate.judging import Device, judge
+from cudahercules.evaluate.scorer import extract_from
+from cudahercules.evaluate.state import Answer
+from cudahercules.evaluate.trajectory import Trajectory
+from cudahercules.task.load import load_task
+
+
+@solver
+def refining(rounds: int, device: Device, limit_s: float, until_correct: bool) -> Solver:
+    """Ask up to ``rounds`` times; with ``until_correct`` end at the first right answer."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        task = load_task(str(state.sample_id))
+        shown, seed = guidance(task), guidance_seed(task, state.epoch)
+        asked = state.user_prompt.text
+        trajectory, words = Trajectory(), ""
+        for number in range(1, rounds + 1):
+            state.messages = _conversation(asked, trajectory, words, number, rounds)
+            state.output = await get_model().generate(state.messages)
+            state.messages.append(state.output.message)
+            extraction = extract_from(state)
+            verdict = None
+            if extraction.files:
+                verdict = await judge(shown, extraction.files, device, seed=seed, limit_s=limit_s)
+            trajectory = trajectory.extended(extraction.files, extraction.explanation(), verdict)
+            words = feedback(shown, verdict, extraction.explanation())
+            settle(state, trajectory)
+            if until_correct and verdict is not None and verdict.kind == "correct":
+                break
+        return state
+
+    return solve
+
+
+def settle(state: TaskState, trajectory: Trajectory) -> None:
+    """Make the best round the sample's answer: a limit may end the solver at any time."""
+    best = trajectory.best
+    answer = state.store_as(Answer)
+    answer.given = True
+    answer.files = dict(best.files) if best is not None else {}
+    answer.trajectory = trajectory.model_dump(mode="json")
+    answer.explanation = (
+        f"The answer of round {best.number} of {len(trajectory.rounds)}. {best.explanation}"
+        if best is not None
+        else f"No code in {len(trajectory.rounds)} rounds. {trajectory.rounds[-1].explanation}"
+    )
+
+
+def _conversation(asked: str, trajectory: Trajectory, words: str, number: int, of: int) -> list[ChatMessage]:
+    if not trajectory.rounds:
+        return [ChatMessageUser(content=f"{asked}\n{round_heading(number, of)}\n")]
+    last = trajectory.rounds[-1]
+    said = fenced(last.files) if last.files else "(an answer without code that could be taken)"
+    return [
+        ChatMessageUser(content=asked),
+        ChatMessageAssistant(content=said),
+        ChatMessageUser(content=round_message(trajectory, words, number, of)),
+    ]
