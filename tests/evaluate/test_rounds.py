@@ -1,4 +1,4 @@
-"""Feedback: what guides and what scores, the words for it, the best so far, and what is recorded of each round."""
+"""Feedback: what guides and what scores, the words for it, the best so far, what is kept of each round."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import pytest
 
 pytest.importorskip("inspect_ai")
 
-from inspect_ai.log import list_eval_logs, read_eval_log  # noqa: E402
-from made_verdicts import SOFTMAX, broken, case, timed, wrong  # noqa: E402
+from inspect_ai.log import list_eval_logs, read_eval_log
+from made_verdicts import SOFTMAX, broken, timed, wrong
 
-from cudahercules.evaluate import refine as refining_module  # noqa: E402
-from cudahercules.evaluate import scorer as scorer_module  # noqa: E402
-from cudahercules.evaluate.feedback import feedback, round_message  # noqa: E402
-from cudahercules.evaluate.holdout import guidance, guidance_seed, held_back  # noqa: E402
-from cudahercules.evaluate.run import Call, evaluate  # noqa: E402
-from cudahercules.evaluate.trajectory import Trajectory, fingerprint_of  # noqa: E402
-from cudahercules.task.load import all_tasks  # noqa: E402
+from cudahercules.evaluate import refine as refining_module
+from cudahercules.evaluate import scorer as scorer_module
+from cudahercules.evaluate.feedback import feedback, round_message
+from cudahercules.evaluate.holdout import guidance, guidance_seed, held_back
+from cudahercules.evaluate.run import Call, evaluate
+from cudahercules.evaluate.trajectory import Trajectory, fingerprint_of
+from cudahercules.task.load import all_tasks
 
 SHOWN = ["bert_attention", "long_attention", "llama3_vocabulary"]
 HELD = ["vit_attention", "gpt2_vocabulary"]
@@ -148,7 +148,7 @@ def test_the_gap_compares_the_same_workloads_and_those_held_back():
 
 @pytest.fixture
 def judged(monkeypatch):
-    """A judge that times: it knows the replay's answers, notes what it is asked, and counts nothing as itself."""
+    """A judge that times: it says what it is told to, and notes what it is asked."""
     asked: list[tuple[bool, frozenset[str], str | None]] = []
 
     def install(guided, final):

@@ -67,6 +67,10 @@ def evaluate(
         list[str] | None,
         typer.Option("-M", metavar="NAME=VALUE", help="An argument of the model's provider."),
     ] = None,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ROLE=MODEL", help="Another model for a role, such as judge=..."),
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Where the model is served, for a server of your own.")
     ] = None,
@@ -126,6 +130,7 @@ def evaluate(
         time_limit=time_limit,
         prices=str(prices) if prices else None,
         connections=connections,
+        roles={name: str(value) for name, value in _pairs("--role", role).items()},
     )
     try:
         with _line_of_progress() as tell, _interrupts_go_to_inspect():

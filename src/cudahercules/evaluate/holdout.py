@@ -1,9 +1,9 @@
 """What guides is not what scores.
 
-Feedback comes from guidance: every smoke workload, every second check workload and every second timed one, with
-seeds of its own. The final verdict takes all workloads of the task with fresh secret seeds; those that guidance
-never showed are held back. Code that only fits what it was shown then loses in the final verdict, and the score
-says by how much.
+Feedback comes from guidance: every smoke workload, every second check workload and every second timed one,
+with seeds of its own. The final verdict takes all workloads of the task with fresh secret seeds; those that
+guidance never showed are held back. Code that only fits what it was shown then loses in the final verdict,
+and the score says by how much.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ async def judge(
     ``seed`` and ``limit_s`` as in :func:`cudahercules.judge.grade.grade`. Raises NotJudged.
     """
     if device == "gpu":
-        failure = await in_thread(_builders(), lambda: _build_verdict(task, files, seed))
+        failure = await in_thread(builders(), lambda: _build_verdict(task, files, seed))
         if failure is not None:  # nothing to run: the card goes on with others
             return failure
-    lane = _gpu_queue() if device == "gpu" else _builders()
+    lane = gpu_queue() if device == "gpu" else builders()
     trouble = ""
     for _ in range(ATTEMPTS):
         try:
@@ -84,13 +84,13 @@ def _wake(done: anyio.Event, token: Any) -> None:
 
 
 @cache
-def _builders() -> ThreadPoolExecutor:
+def builders() -> ThreadPoolExecutor:
     """Compilations, recordings and emulations: as many as this process may have cores."""
     return ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="judging")
 
 
 @cache
-def _gpu_queue() -> ThreadPoolExecutor:
+def gpu_queue() -> ThreadPoolExecutor:
     """One grading at a time, always from the same thread: CUDA contexts belong to threads."""
     return ThreadPoolExecutor(1, thread_name_prefix="gpu-queue")
 

@@ -6,6 +6,8 @@ that is another), so that its length does not grow with the number of rounds.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageUser, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
@@ -16,11 +18,24 @@ from cudahercules.evaluate.scorer import extract_from
 from cudahercules.evaluate.state import Answer
 from cudahercules.evaluate.trajectory import Trajectory
 from cudahercules.task.load import load_task
+from cudahercules.task.model import Task
+
+Review = Callable[[Task, Trajectory, str], Awaitable[str]]
+"""What a second role adds to the feedback on the last round (given in words); "" for nothing."""
+
+
+async def no_review(task: Task, trajectory: Trajectory, found: str) -> str:
+    return ""
 
 
 @solver
 def refining(rounds: int, device: Device, limit_s: float, until_correct: bool) -> Solver:
     """Ask up to ``rounds`` times; with ``until_correct`` end at the first right answer."""
+    return rounds_of(rounds, device, limit_s, until_correct, no_review)
+
+
+def rounds_of(rounds: int, device: Device, limit_s: float, until_correct: bool, review: Review) -> Solver:
+    """The loop of :func:`refining`, with what ``review`` adds between rounds."""
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         task = load_task(str(state.sample_id))
@@ -38,8 +53,9 @@ def refining(rounds: int, device: Device, limit_s: float, until_correct: bool) -
             trajectory = trajectory.extended(extraction.files, extraction.explanation(), verdict)
             words = feedback(shown, verdict, extraction.explanation())
             settle(state, trajectory)
-            if until_correct and verdict is not None and verdict.kind == "correct":
+            if number == rounds or (until_correct and verdict is not None and verdict.kind == "correct"):
                 break
+            words = "\n\n".join(filter(None, (words, await review(shown, trajectory, words))))
         return state
 
     return solve

@@ -34,13 +34,15 @@ CALL = "hercules-eval.json"
 SETTINGS: dict[str, Callable[..., InspectTask]] = {
     "oneshot": registry.oneshot,
     "refine": registry.refine,
+    "agent": registry.agent,
 }
 
 
 class Call(Model):
     """What one evaluation does. ``options`` are those of the setting (see
     :class:`cudahercules.evaluate.tasks.Options`); limits are for each sample, in tokens, US dollars and
-    seconds; ``prices`` is Inspect's file of model prices. ``model_arguments`` go to the model's provider."""
+    seconds; ``prices`` is Inspect's file of model prices; ``roles`` gives models to roles (``judge``).
+    ``model_arguments`` go to the model's provider."""
 
     model: str
     setting: str = "oneshot"
@@ -54,6 +56,7 @@ class Call(Model):
     time_limit: int | None = None
     prices: str | None = None
     connections: int | None = None
+    roles: dict[str, str] = Field(default_factory=dict)
 
 
 class Outcome(Model):
@@ -131,6 +134,7 @@ def _run(
             log_dir=str(directory),
             retry_attempts=1,
             model=model,
+            model_roles=dict(call.roles),
             model_cost_config=call.prices,
             display=display,  # type: ignore[arg-type]
             log_level="warning",

@@ -5,15 +5,18 @@ All of them take the options of :class:`Options`, on Inspect's command line as `
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from inspect_ai import Epochs, Task, task
-from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
+from inspect_ai.solver import Generate, Solver, TaskState, generate, solver, use_tools
 from pydantic import Field, ValidationError
 
 from cudahercules.errors import UsageError
+from cudahercules.evaluate.agent.agents import coder_and_judge, tool_agent
+from cudahercules.evaluate.agent.tools import MEASUREMENTS, submit_tool, toolbox
 from cudahercules.evaluate.judging import Device, architecture_of
-from cudahercules.evaluate.prompts import ANSWER_FORMAT, Level, level_of, task_prompt
+from cudahercules.evaluate.prompts import ANSWER_FORMAT, TOOLS_FORMAT, Level, level_of, task_prompt
 from cudahercules.evaluate.refine import refining
 from cudahercules.evaluate.samples import FAMILIES, dataset, select
 from cudahercules.evaluate.scorer import judged, reducers
@@ -72,8 +75,8 @@ def oneshot(**options: Any) -> Task:
 
 class RefineOptions(Options):
     """``rounds`` counts answers, the first one included. ``until`` is when to end: ``rounds`` (all of them),
-    ``correct`` (at the first right answer), or ``auto``: all on a GPU, the first right answer on the CPU, where
-    no speed can guide what comes after it."""
+    ``correct`` (at the first right answer), or ``auto``: all on a GPU, the first right answer on the CPU,
+    where no speed can guide what comes after it."""
 
     rounds: int = Field(10, ge=1)
     until: Literal["auto", "rounds", "correct"] = "auto"
@@ -84,13 +87,48 @@ def refine(**options: Any) -> Task:
     """Answers with feedback between them; the best one is judged. ``options``: see :class:`RefineOptions`."""
     given = RefineOptions.given(options)
     device = choose_device(given.device)
-    until_correct = given.until == "correct" or (given.until == "auto" and device == "cpu")
-    solving = refining(given.rounds, device, given.limit_s, until_correct)
+    solving = refining(given.rounds, device, given.limit_s, _until_correct(given, device))
     return build_task(f"refine@{given.rounds}", given, solving)
 
 
+class AgentOptions(RefineOptions):
+    """``agent`` is ``react`` (tools) or ``coder_and_judge`` (two roles, as in refinement). ``rounds`` counts
+    the model's turns; ``measurements`` how often an agent may use the GPU."""
+
+    rounds: int = Field(20, ge=1)
+    measurements: int = Field(MEASUREMENTS, ge=0)
+    agent: Literal["react", "coder_and_judge"] = "react"
+
+
+@task
+def agent(**options: Any) -> Task:
+    """A workspace with tools and budgets. ``options``: see :class:`AgentOptions`.
+
+    Another agent of Inspect's takes the place of the default one with ``--solver``; it finds the tools in the
+    sample's state, or calls :func:`cudahercules.evaluate.agent.toolbox`."""
+    given = AgentOptions.given(options)
+    device = choose_device(given.device)
+    tools = use_tools(*toolbox(device, given.limit_s, given.measurements), submit_tool().as_tool())
+    if given.agent == "coder_and_judge":
+        solving = coder_and_judge(given.rounds, device, given.limit_s, _until_correct(given, device))
+        return build_task(f"coder_and_judge@{given.rounds}", given, solving)
+    solving = tool_agent(device, given.limit_s, given.measurements)
+    built = build_task(f"agent@{given.rounds}", given, solving, answer_format=TOOLS_FORMAT, setup=(tools,))
+    built.turn_limit = given.rounds
+    return built
+
+
+def _until_correct(options: RefineOptions, device: Device) -> bool:
+    return options.until == "correct" or (options.until == "auto" and device == "cpu")
+
+
 def build_task(
-    setting: str, options: Options, chosen: Solver | list[Solver], *, answer_format: str = ANSWER_FORMAT
+    setting: str,
+    options: Options,
+    chosen: Solver,
+    *,
+    answer_format: str = ANSWER_FORMAT,
+    setup: Sequence[Solver] = (),
 ) -> Task:
     """An Inspect task that asks the chosen tasks and has the judge score the answers.
 
@@ -110,7 +148,7 @@ def build_task(
 
     return Task(
         dataset=dataset(select(options.tasks, options.target), prompt),
-        setup=take_seat(),
+        setup=[take_seat(), *setup],
         solver=chosen,
         scorer=judged(device=on, setting=options.label(setting), limit_s=options.limit_s),
         epochs=Epochs(options.samples, list(reducers(options.samples))),

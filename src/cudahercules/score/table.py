@@ -115,13 +115,14 @@ def _effort(summary: Summary) -> Iterator[str]:
     e = summary.effort
     money = f"{e.money:.2f} US$" if e.money is not None else "price not known"
     seconds = f"{e.seconds:.0f} s of samples" if e.seconds is not None else "times not known"
-    yield f"{_counted(e.answers, 'answer')}, {e.input_tokens} tokens in, {e.output_tokens} out, {money}, {seconds}."
+    tokens = f"{e.input_tokens} tokens in, {e.output_tokens} out"
+    yield f"{_counted(e.answers, 'answer')}, {tokens}, {money}, {seconds}."
     r = summary.rounds
     if r is not None:
         yield (
-            f"{r.rounds} rounds in {_counted(r.answers, 'answer')}: {r.regressions} regressions, {r.cycles} cycles, "
-            f"{r.drifts} drifts to slower code. Right under guidance {r.guided_correct}, of which not right "
-            f"in the final verdict {r.misled}."
+            f"{r.rounds} rounds in {_counted(r.answers, 'answer')}: {r.regressions} regressions, "
+            f"{r.cycles} cycles, {r.drifts} drifts to slower code. Right under guidance {r.guided_correct}, "
+            f"of which not right in the final verdict {r.misled}."
         )
 
 

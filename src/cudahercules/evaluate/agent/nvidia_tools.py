@@ -1,0 +1,160 @@
+"""NVIDIA's profiler and sanitizer around our own replayer: the candidate's host code is not in the process.
+
+Both run :mod:`cudahercules.evaluate.agent.one_run` and follow its children; only the candidate's kernels are
+looked at. What they print is parsed into a dozen lines with units.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from cudahercules.build.candidate import from_text
+from cudahercules.build.compile import BuildFailure, build
+from cudahercules.evaluate.judging import architecture_of, write_candidate
+from cudahercules.task.model import Task, WorkloadRole
+
+LIMIT_S = 300
+LAUNCHES = 4
+"""Launches of the candidate that are profiled; each is replayed for several passes of counters."""
+SECTIONS = (
+    "SpeedOfLight",
+    "MemoryWorkloadAnalysis",
+    "ComputeWorkloadAnalysis",
+    "Occupancy",
+    "SchedulerStats",
+    "WarpStateStats",
+    "LaunchStats",
+)
+STALL = "warps an issue"
+METRICS: dict[str, tuple[str, float, str]] = {
+    "gpu__time_duration.sum": ("time", 1e-3, "us"),  # base units: ns
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("SM throughput", 1, "% of peak"),
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": ("device memory throughput", 1, "% of peak"),
+    "dram__bytes.sum.per_second": ("device memory traffic", 1e-12, "TB/s"),  # bytes a second
+    "lts__t_sector_hit_rate.pct": ("L2 hit rate", 1, "%"),
+    "l1tex__t_sector_hit_rate.pct": ("L1 hit rate", 1, "%"),
+    "sm__warps_active.avg.pct_of_peak_sustained_active": ("occupancy", 1, "% of warps"),
+    "smsp__issue_active.avg.per_cycle_active": ("issued", 1, "instructions a cycle and scheduler"),
+    "smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio": (
+        "stalled on device memory",
+        1,
+        STALL,
+    ),
+    "smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio": (
+        "stalled on barriers",
+        1,
+        "warps an issue",
+    ),
+    "smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio": (
+        "stalled on arithmetic",
+        1,
+        STALL,
+    ),
+    "launch__registers_per_thread": ("registers", 1, "a thread"),
+}
+"""Nsight Compute's metric -> what it is called here, the factor from its base unit, and the unit."""
+
+
+def profiled(task: Task, files: Mapping[str, str]) -> str:
+    """Nsight Compute's figures of the first timed workload of ``task``."""
+    workload = task.workloads_of(WorkloadRole.BENCH)[0].name
+    return _under(task, files, "ncu", workload, profiler_options, profile_lines)
+
+
+def sanitized(task: Task, files: Mapping[str, str]) -> str:
+    """compute-sanitizer's findings on the smallest workload of ``task``."""
+    return _under(
+        task, files, "compute-sanitizer", task.workloads[0].name, sanitizer_options, sanitizer_lines
+    )
+
+
+def profiler_options(kernels: Iterable[str]) -> list[str]:
+    """Nsight Compute's arguments: the candidate's kernels only, raw values as CSV."""
+    names = "|".join(re.escape(name) for name in kernels)
+    return [
+        *("--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base"),
+        *("--kernel-name-base", "mangled", "--kernel-name", f"regex:^({names})$"),
+        *("--launch-count", str(LAUNCHES)),
+        *(word for section in SECTIONS for word in ("--section", section)),
+    ]
+
+
+def sanitizer_options(kernels: Iterable[str]) -> list[str]:
+    return ["--target-processes", "all", "--tool", "memcheck", "--print-limit", "5"]
+
+
+def profile_lines(output: str) -> str:
+    """The CSV that Nsight Compute printed, one paragraph a launch. What it does not tell is left out."""
+    table = [line for line in output.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(table))))
+    if len(rows) < 2:
+        return f"Nsight Compute gave no figures. It said:\n{_last(output)}"
+    launches = rows[1 : LAUNCHES + 1]  # the first row has the units
+    return "\n".join(line for launch in launches for line in _launch_lines(launch))
+
+
+def _launch_lines(launch: Mapping[str, str]) -> list[str]:
+    name, grid, block = (launch.get(key, "?") for key in ("Kernel Name", "Grid Size", "Block Size"))
+    lines = [f"{name} grid {grid} block {block}"]
+    for metric, (words, factor, unit) in METRICS.items():
+        try:
+            value = float((launch.get(metric) or "").replace(",", ""))
+        except ValueError:
+            continue
+        lines.append(f"  {words}: {value * factor:.4g} {unit}")
+    return lines
+
+
+def sanitizer_lines(output: str) -> str:
+    """compute-sanitizer's own lines, without its prefix."""
+    found = [line.lstrip("= ") for line in output.splitlines() if line.startswith("=========")]
+    text = "\n".join(line for line in found if line.strip())
+    return text or f"compute-sanitizer gave no findings. It said:\n{_last(output)}"
+
+
+def _last(output: str) -> str:
+    return "\n".join(output.strip().splitlines()[-6:])
+
+
+def _under(
+    task: Task,
+    files: Mapping[str, str],
+    program: str,
+    workload: str,
+    options: Callable[[Iterable[str]], list[str]],
+    parse: Callable[[str], str],
+) -> str:
+    tool = shutil.which(program) or _in_toolkit(program)
+    if tool is None:
+        return f"{program} is not installed on this machine."
+    made = build(from_text("workspace", dict(files)), task, architecture_of(task, "gpu"))
+    if isinstance(made, BuildFailure):
+        return f"Does not build: {made.message}"
+    kernels = [k.name for module in made.modules for k in module.kernels]
+    with tempfile.TemporaryDirectory(prefix="hercules-tool-") as directory:
+        path = write_candidate(files, Path(directory))
+        one_run = [sys.executable, "-m", "cudahercules.evaluate.agent.one_run", task.id, str(path), workload]
+        return parse(_output([tool, *options(kernels), *one_run]))
+
+
+def _in_toolkit(program: str) -> str | None:
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    found = [home / "bin" / program, *sorted(Path("/opt/nvidia/nsight-compute").glob(f"*/{program}"))]
+    return next((str(path) for path in found if path.is_file()), None)
+
+
+def _output(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, errors="replace")
+    except subprocess.TimeoutExpired:
+        return f"{command[0]} did not end within {LIMIT_S} s"
+    return done.stdout + done.stderr
