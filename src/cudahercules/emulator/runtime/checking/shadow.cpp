@@ -43,18 +43,17 @@ void conflicting_write(Resident& b, Knowledge& k, uint32_t offset, uint32_t size
   memcpy(doubt.before, b.shared + offset, size);
 }
 
-void remember_read(Cell& cell, Shadow& shadow, const Knowledge& k, const Event& event, uint32_t first, uint32_t last) {
-  Event* place = nullptr;
-  for (Event& r : cell.reads) {
+void remember_read(Cell& cell, Shadow& shadow, const Event& event) {
+  for (Event& r : cell.reads)
     if (!r.there || r.lane == event.lane) {
-      place = &r;
-      if (r.there) break;
-    } else if (!place && ordered(k, r, first, last)) {
-      place = &r;
+      r = event;
+      return;
     }
-  }
-  if (!place) place = &cell.reads[shadow.victim++ % kept_reads];
-  *place = event;
+  cell.reads[shadow.victim++ % kept_reads] = event;
+}
+
+bool same(const Event& a, const Event& b) {
+  return a.lane == b.lane && a.count == b.count && a.how == b.how && a.there == b.there;
 }
 
 }  // namespace
@@ -72,6 +71,7 @@ void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch to
   Shadow& shadow = *b.watched.shadow;
   const auto offset = uint32_t(at - b.shared);
   bool reported = false, unwritten = false;
+  Event fine{};  // the last write of the byte before, which does not conflict
   for (uint32_t i = 0; i < size && offset + i < shadow.cells.size(); i++) {
     Cell& cell = shadow.cells[offset + i];
     if (cell.generation != k.generation) {
@@ -80,11 +80,15 @@ void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch to
     }
     if (touch == Touch::read) {
       unwritten |= !cell.write.there;
-      if (!reported && conflicts(k, cell.write, event, first, last)) {
-        found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
-        reported = true;
+      if (!reported && !same(cell.write, fine)) {
+        if (conflicts(k, cell.write, event, first, last)) {
+          found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
+          reported = true;
+        } else {
+          fine = cell.write;
+        }
       }
-      remember_read(cell, shadow, k, event, first, last);
+      remember_read(cell, shadow, event);
       continue;
     }
     for (const Event& r : cell.reads)
