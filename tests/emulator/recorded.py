@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import from_text
 from cudahercules.build.compile import compile_candidate
+from cudahercules.build.toolchain import find_cutlass
+from cudahercules.emulator.corpus.manifest import manifest
+from cudahercules.emulator.corpus.wheels import unpacked
 from cudahercules.emulator.outcome import Completed
 from cudahercules.emulator.run import emulate
+from cudahercules.errors import MachineError
 from cudahercules.measure.profiles import load_profile
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import record
@@ -33,6 +39,19 @@ _TARGET_OF = {"80": Target.AMPERE, "90a": Target.HOPPER}
 
 def tensor(name: str, role: str, dtype: str, *shape: str | int) -> Tensor:
     return Tensor(name=name, role=Role(role), dtype=DType(dtype), shape=shape)
+
+
+def cutlass() -> Path:
+    """CUTLASS's include directory: installed, or fetched by pip into the cache; skips where neither is."""
+    try:
+        return find_cutlass()
+    except MachineError:
+        pass
+    try:
+        sys.path.append(str(unpacked(manifest().wheels["cutlass"])))
+    except MachineError as error:
+        pytest.skip(str(error))
+    return find_cutlass()
 
 
 class Recorded:

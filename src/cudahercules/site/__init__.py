@@ -46,6 +46,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("not-covered", "What is not covered"),
             ("recorder", "What the recorder understands"),
             ("emulator-coverage", "What the emulator covers"),
+            ("emulator-corpus", "Experts' code in the emulator"),
         ),
     ),
 )

@@ -12,6 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Literal
 
+from pydantic import Field
+
 from cudahercules.build.toolchain import find_toolchain
 from cudahercules.cache import digest, entry
 from cudahercules.emulator import native
@@ -37,7 +39,7 @@ class Row(Model):
     status: Status
     kernels: int = 0
     instructions: int = 0
-    stoppers: dict[str, int] = {}
+    stoppers: dict[str, int] = Field(default_factory=dict)
     message: str = ""
     seconds: float = 0.0
 
