@@ -42,11 +42,6 @@ MISTAKES = {
         "mbarrier_misuse",
     ),
     "stores still read what is written": ("stores_have_read<1>();", ";", "wrong"),
-    "blocks leave before stores have read": (
-        "if (threadIdx.x % 128 == 0) stores_have_read<0>();",
-        "",
-        "missing_wait",
-    ),
     "blocks leave before their neighbours": (
         "meet<CLUSTER>();  // nobody leaves",
         "// nobody",

@@ -169,6 +169,8 @@ extern "C" __global__ void leaves_before_load(const __grid_constant__ CUtensorMa
 }
 extern "C" __global__ void leaves_before_store(const __grid_constant__ CUtensorMap map) {
   extern __shared__ __align__(1024) uint8_t memory[];
+  for (int i = 0; i < 256; i++) ((float*)memory)[i] = 5000 + i;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&map), "r"(0), "r"(0), "r"(address(memory)) : "memory");  // nobody waits
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }

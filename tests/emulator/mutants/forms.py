@@ -15,12 +15,6 @@ _SPARSE = "runtime/mma_sparse.cpp"
 _MAPS = "runtime/tensor_map.cpp"
 
 MUTANTS = [
-    Mutant(
-        "elements of a register counted from the top",
-        _INTEGER,
-        "index % per * width",
-        "(per - 1 - index % per) * width",
-    ),
     Mutant("4-bit integers have no sign", _INTEGER, "is_signed && value", "false && value"),
     Mutant(
         "single bits are always joined by and", _INTEGER, "form.exclusive ? a[w] ^ b[n][w] :", "false ? 0u :"

@@ -150,7 +150,12 @@ MUTANTS = [
         "    } else if (only_reads) {",
     ),
     Mutant("blocks may leave copies behind", _BULK, "if (op.to_block == &b)", "if (false)"),
-    Mutant("blocks may leave stores behind", _BULK, "if (op.from_block == &b && !op.read)", "if (false)"),
+    Mutant(
+        "stores of a block that exits read later",
+        _BULK,
+        "&& op.group != no_group) read_source(op);",
+        "&& false);",
+    ),
     Mutant(
         "stores that nobody waits for are lost",
         _BULK,
