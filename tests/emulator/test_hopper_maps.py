@@ -9,6 +9,9 @@ import pytest
 from hopper import MODES, HopperProgram
 from test_hopper_tensor import described
 
+from cudahercules.emulator.examine import Examination, examine
+from cudahercules.emulator.tensor_map import encode
+
 UNCHANGED = 0xFFFFFFFF
 
 
@@ -87,8 +90,6 @@ def test_rank_is_one_less(program):
 
 
 def test_map_in_global_memory_changed_in_place(program):
-    from cudahercules.emulator.tensor_map import encode
-
     a = np.arange(20 * 16, dtype=np.float32).reshape(20, 16)
     program.array("a", a, "input")
     program.tensor_map("a", (16, 8))
@@ -125,3 +126,14 @@ def test_bytes_that_are_no_map(program):
     program.launch("no_map", 1, 32)
     fault = program.fault()
     assert fault.what == "bulk_copy" and "no tensor map of cuTensorMapEncode" in fault.message
+
+
+def test_the_checking_build_finds_nothing_wrong_with_it(program):
+    program.array("a", np.arange(40 * 24, dtype=np.float32).reshape(40, 24), "input")
+    map_ = program.tensor_map("a", (16, 8))
+    program.array("made", np.zeros(128, np.uint8))
+    program.array("out", np.zeros(512, np.uint8))
+    numbers = np.int32(0), np.int32(0), np.uint32(512)
+    program.launch("remade", 1, 32, map_, change(dims=(20, 30)), "made", *numbers, "out", shared=16384)
+    found = examine(program.plan(), program.artifact, program.contents(), 60)
+    assert isinstance(found, Examination) and (found.ending, found.findings) == ("completed", ())

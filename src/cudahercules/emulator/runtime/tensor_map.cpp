@@ -21,6 +21,7 @@ uint8_t* map_at(Thread& t, uint64_t address, bool shared, uint32_t site, uint32_
   if (shared) return cluster_bytes(t, address, sizeof(TensorMap), site, access);
   Slot slot{0, 0};
   for (uint32_t i = 0; i < sizeof(TensorMap); i += 8) resolve(t, slot, address + i, 8, site, access, true);
+  watch::access(t, reinterpret_cast<uint8_t*>(address), sizeof(TensorMap), site, access);
   return reinterpret_cast<uint8_t*>(address);
 }
 
