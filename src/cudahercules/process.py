@@ -86,7 +86,7 @@ def _die_with_parent() -> tuple[str, ...]:
 
 def _limited(argv: Sequence[str], limits: Limits) -> list[str]:
     """``argv`` behind a shell that sets the limits: safe in threads, unlike ``preexec_fn``."""
-    settings = ["ulimit -c 0"]
+    settings = ["unset PWD OLDPWD SHLVL", "ulimit -c 0"]  # the shell's own, which it would hand on
     for flag, value, unit in (
         ("-t", limits.cpu_s, 1),
         ("-v", limits.memory, 1024),

@@ -25,7 +25,7 @@ from cudahercules.errors import MachineError
 from cudahercules.process import Limits
 from cudahercules.task.model import ARCHITECTURES, LibraryPolicy, Task
 
-BUILD_VERSION = 3
+BUILD_VERSION = 4
 """Raised whenever the same inputs would give another artifact; it is part of the cache's key."""
 
 LIMITS = Limits(wall_s=120, cpu_s=120, memory=4 << 30, file_size=512 << 20, output=1 << 20)
@@ -40,7 +40,9 @@ _LIMITS_OF = {
     LibraryPolicy.CUTLASS: CUTLASS_LIMITS,
 }
 
-_DEVICE_HEAP = re.compile(r"^\.extern\s+\.func\s+(?:\([^)]*\)\s*)?(malloc|free)\b", re.MULTILINE)
+_DRIVER_FUNCTIONS = frozenset({"vprintf", "__assertfail"})
+"""Of the functions that the driver supplies to device code, those that keep nothing and launch nothing."""
+_DEVICE_HEAP = frozenset({"malloc", "free"})
 """What the heap hands out keeps its contents between launches, so an answer could be kept there."""
 
 LOW_DISK = 32 << 20
@@ -177,13 +179,20 @@ def _device_module(directory: Path, number: int, unit: str, report: str) -> list
     try:
         kernels, symbols = elf.read_cubin(directory / f"{stem}.cubin", report)
         fatbin_hash = elf.fatbin_hash((directory / f"{stem}.fatbin").read_bytes())
+        refused = [n for n in elf.driver_functions(directory / f"{stem}.cubin") if n not in _DRIVER_FUNCTIONS]
     except elf.BadDeviceCode as error:
         raise Refused("error", f"{unit}: {error}") from error
-    if heap := _DEVICE_HEAP.search((directory / f"{stem}.ptx").read_text(errors="replace")):
+    if heap := [name for name in refused if name in _DEVICE_HEAP]:
         raise Refused(
             "contract",
-            f"{unit}: device code calls {heap[1]} (new and delete do, too): there is no device heap; take "
+            f"{unit}: device code calls {heap[0]} (new and delete do, too): there is no device heap; take "
             "scratch memory with cudaMalloc or cudaMallocAsync in solve and pass its address",
+        )
+    if refused:
+        raise Refused(
+            "contract",
+            f"{unit}: device code calls {', '.join(refused[:4])[:300]}, which the driver would have to "
+            "supply: only printf and assert are available",
         )
     if not kernels and not symbols:
         return []

@@ -81,6 +81,24 @@ def read_cubin(path: Path, report: str) -> tuple[tuple[KernelInfo, ...], tuple[S
         raise BadDeviceCode(f"{path.name} is not a readable cubin: {error}") from error
 
 
+def driver_functions(path: Path) -> tuple[str, ...]:
+    """Functions that the cubin calls and does not hold: the driver would supply them when it is loaded.
+    Raises BadDeviceCode."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        with path.open("rb") as file:
+            symbols = _symbol_list(ELFFile(file))
+            return tuple(
+                s.name
+                for s in symbols
+                if s["st_shndx"] == "SHN_UNDEF" and s["st_info"]["type"] != "STT_OBJECT" and s.name
+            )
+    except (ELFError, UnicodeDecodeError) as error:
+        raise BadDeviceCode(f"{path.name} is not a readable cubin: {error}") from error
+
+
 def _symbol_list(elf: ELFFile) -> list[Any]:
     from elftools.elf.sections import SymbolTableSection
 

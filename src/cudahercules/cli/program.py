@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cudahercules.cli import (
+    attacking,
     authoring,
     browse,
     debugging,
@@ -46,7 +47,7 @@ def options(
     pass
 
 
-for group in (grading, debugging, iterating, evaluating, browse, authoring, proving, machine):
+for group in (grading, debugging, iterating, evaluating, browse, authoring, proving, attacking, machine):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
 app.add_typer(emulating.emulator)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,10 @@ from cudahercules.emulator.space import PAGE, Region, Space, page_runs
 from cudahercules.emulator.tensor_map import encode
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Upload
+
+
+NOT_YET = 0xFF
+"""Every byte of an input that does not exist yet: NaN as floating point, -1 as an integer."""
 
 
 @dataclass
@@ -71,9 +75,10 @@ def write_job(
     seconds: float,
     asynchrony: str = LATE,
     poison: Poison = POISON,
+    after_prepare: Container[str] = (),
 ) -> Job:
-    """``asynchrony`` as in ``emulate``. Raises UsageError for another word, PlanError where an operation
-    leaves its memory, MachineError if memory is short."""
+    """``asynchrony`` and ``after_prepare`` as in ``emulate``. Raises UsageError for another word, PlanError
+    where an operation leaves its memory, MachineError if memory is short."""
     mode, seed = parsed(asynchrony)
     offset = 0
     places: dict[str, tuple[int, int]] = {}
@@ -101,7 +106,10 @@ def write_job(
         if r.size
     ]
     lines.append("ready")
+    late = [r for r in space.buffers if plan.prepare and r.name in places and r.name in after_prepare]
     for number, operation in enumerate((*plan.prepare, *plan.solve)):
+        if number == len(plan.prepare):
+            lines += [f"bytes {r.address} {blobs.add(contents[r.name].tobytes())} {r.size}" for r in late]
         if isinstance(operation, KernelLaunch):
             lines.append(_launch(plan, artifact, space, operation, number, blobs))
         elif isinstance(operation, Memset):
@@ -115,7 +123,9 @@ def write_job(
     total = -(-(offset + blobs.size + 1) // PAGE) * PAGE
     memory, mapped = _memory_file(total)
     for name, (at, size) in places.items():
-        np.frombuffer(mapped, np.uint8, size, at)[:] = contents[name].view(np.uint8).reshape(-1)
+        absent = any(r.name == name for r in late)
+        held = NOT_YET if absent else contents[name].view(np.uint8).reshape(-1)
+        np.frombuffer(mapped, np.uint8, size, at)[:] = held
     mapped[blobs.start : blobs.start + blobs.size] = b"".join(blobs.parts)
     lines.insert(0, f"job {memory} {result_fd} {total} {threads} {seconds} {plan.stack_limit} {mode} {seed}")
     return Job(lines, memory, mapped, places)

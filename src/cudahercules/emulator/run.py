@@ -52,6 +52,7 @@ def emulate(
     threads: int | None = None,
     counting: bool = False,
     asynchrony: str = LATE,
+    after_prepare: tuple[str, ...] = (),
 ) -> Outcome:
     """Run ``plan.prepare``, then ``plan.solve``.
 
@@ -66,22 +67,26 @@ def emulate(
     ``asynchrony`` says when asynchronous work (copies, wgmma) takes effect: ``eager`` when it is issued,
     ``late`` when a wait demands it, ``random:SEED`` at either time. Correct programs cannot tell.
 
+    ``after_prepare`` names buffers that get their contents only when ``prepare`` has run: while it runs
+    they hold poison, so that nothing of the answer can be computed there.
+
     Raises PlanError for a plan that does not fit the artifact or asks for what hardware would refuse,
     MachineError if this machine cannot do it.
     """
-    how = How(COUNTING if counting else native.PLAIN, threads, asynchrony)
+    how = How(COUNTING if counting else native.PLAIN, threads, asynchrony, after_prepare=after_prepare)
     return run_plan(plan, artifact, contents, wall_s, how).outcome
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """``build`` of host program and translations, OS ``threads`` (None: all cores), ``asynchrony`` as in
-    ``emulate``, ``poison`` what undefined memory holds before."""
+    """``build`` of host program and translations, OS ``threads`` (None: all cores), ``asynchrony`` and
+    ``after_prepare`` as in ``emulate``, ``poison`` what undefined memory holds before."""
 
     build: str = native.PLAIN
     threads: int | None = None
     asynchrony: str = LATE
     poison: Poison = POISON
+    after_prepare: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,16 @@ def run_plan(
     try:
         threads = how.threads or _cores()
         job = write_job(
-            plan, artifact, space, contents, result_fd, threads, wall_s, how.asynchrony, how.poison
+            plan,
+            artifact,
+            space,
+            contents,
+            result_fd,
+            threads,
+            wall_s,
+            how.asynchrony,
+            how.poison,
+            how.after_prepare,
         )
         try:
             finished = run_limited(

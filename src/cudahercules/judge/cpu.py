@@ -23,7 +23,7 @@ from cudahercules.emulator.outcome import Completed, Fault, OutOfFuel, Unsupport
 from cudahercules.emulator.run import emulate
 from cudahercules.emulator.translation import build_translation
 from cudahercules.errors import HerculesError, MachineError, PlanError
-from cudahercules.judge.emulated import Operands
+from cudahercules.judge.emulated import Operands, absent_from_prepare
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.operands import reference_of
 from cudahercules.judge.orders import orders_of, other_order
@@ -98,7 +98,14 @@ def count_instructions(case: Case, evidence: Evidence, limit_s: float = LIMIT_S)
             continue
         case.notify(f"counting instructions of {workload.name}")
         run = _Run(case, evidence.artifact, family_module(case.task), workload, plan, limit_s)
-        outcome = emulate(plan, evidence.artifact, run.operands().contents(), limit_s, counting=True)
+        outcome = emulate(
+            plan,
+            evidence.artifact,
+            run.operands().contents(),
+            limit_s,
+            counting=True,
+            after_prepare=absent_from_prepare(case.task),
+        )
         if isinstance(outcome, Completed) and outcome.counters.instructions is not None:
             counts[workload.name] = outcome.counters.instructions
     return counts
@@ -233,7 +240,14 @@ class _Run:
         contents = operands.contents()
         ran = time.monotonic()
         try:
-            outcome = emulate(self.plan, self.artifact, contents, self.limit_s, asynchrony=order)
+            outcome = emulate(
+                self.plan,
+                self.artifact,
+                contents,
+                self.limit_s,
+                asynchrony=order,
+                after_prepare=absent_from_prepare(self.case.task),
+            )
         except PlanError as error:
             return self.case.contract_error(str(error), self.workload.name)
         finally:

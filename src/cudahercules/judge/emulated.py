@@ -14,6 +14,11 @@ from cudahercules.task.inputs import generate, poison
 from cudahercules.task.model import Role, Task, Tensor, Workload
 
 
+def absent_from_prepare(task: Task) -> tuple[str, ...]:
+    """The tensors that hold nothing yet while ``prepare`` runs: all but the weights."""
+    return tuple(t.name for t in task.tensors if t.role is not Role.WEIGHT)
+
+
 @dataclass(frozen=True)
 class Operands:
     """``values`` are the inputs, by tensor, in the task's own shapes and types."""

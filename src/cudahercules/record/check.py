@@ -64,6 +64,8 @@ def check_plan(plan: LaunchPlan, artifact: Artifact, task: Task | None = None) -
         raise PlanError("artifact: the plan was recorded from another build")
     if plan.architecture != artifact.architecture:
         raise PlanError(f"architecture: the plan is for sm_{plan.architecture}, not {artifact.architecture}")
+    if plan.prepare and not artifact.has_prepare:
+        raise PlanError("prepare: the candidate defines no prepare, so nothing may run untimed")
     _check_memory(plan, artifact, task)
     _check_small_things(plan)
     _Checker(plan, artifact).run()

@@ -7,13 +7,22 @@ and then every name, number and range is checked against the artifact (:mod:`..c
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 
 from pydantic import ValidationError
 
 from cudahercules.build.artifact import Artifact
 from cudahercules.errors import PlanError
-from cudahercules.record.check import check_plan, parameter_bytes
+from cudahercules.record.check import (
+    MAX_ANSWERS,
+    MAX_OPERATIONS,
+    MAX_SCRATCH_COUNT,
+    MAX_TENSOR_MAPS,
+    MAX_WITH_EVENTS,
+    check_plan,
+    parameter_bytes,
+)
 from cudahercules.record.extract import AddressBook, extract
 from cudahercules.record.plan import ARENA_BASE, Buffer, LaunchPlan, Symbol
 from cudahercules.task.model import Task
@@ -109,6 +118,7 @@ class _Raw:
         self.tensor_maps: list[dict] = []
         self.answers: list[dict] = []
         self.limits: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         self.phases: dict[str, list[dict]] = {"prepare": [], "solve": []}
         target: list[dict] | None = None
         for line in lines:
@@ -119,21 +129,33 @@ class _Raw:
             if not isinstance(item, dict):
                 raise PlanError("the recording is damaged: a line is no object")
             if "op" in item and target is not None:
+                self._count("operations", MAX_WITH_EVENTS)
+                if item["op"] not in ("record", "wait"):
+                    self._count("operations other than events", MAX_OPERATIONS)
                 target.append(item)
             elif "phase" in item and item["phase"] in self.phases:
                 target = self.phases[item["phase"]]
             elif "scratch" in item:
+                self._count("scratch buffers", MAX_SCRATCH_COUNT)
                 self.scratch.append(
                     {"name": item["scratch"], **{k: item.get(k) for k in ("address", "size")}}
                 )
             elif "tensor_map" in item:
+                self._count("tensor maps", MAX_TENSOR_MAPS)
                 self.tensor_maps.append(item["tensor_map"])
             elif "answer" in item:
+                self._count("answers", MAX_ANSWERS)
                 self.answers.append({"question": item.get("to"), "answer": item["answer"]})
             elif "stack_limit" in item:
                 self.limits = item
             elif "end" not in item:
                 raise PlanError("the recording is damaged: a line of unknown kind")
+
+    def _count(self, what: str, most: int) -> None:
+        """One more of these: what is beyond the limit is not even read."""
+        self.counts[what] += 1
+        if self.counts[what] > most:
+            raise PlanError(f"the recording holds more than {most} {what}")
 
 
 class _Builder:

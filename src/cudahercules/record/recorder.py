@@ -23,6 +23,7 @@ from cudahercules.measure.profile import DeviceProfile
 from cudahercules.names import readable
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record import layout
+from cudahercules.record.answers import check_answers
 from cudahercules.record.extract import AddressBook
 from cudahercules.record.library import LAUNCHER, standin
 from cudahercules.record.parse import plan_from_recording
@@ -81,9 +82,11 @@ def record(
             if contract is not None:
                 return failed("contract", contract)
             blob = _read(to.blob, limits)
-            return plan_from_recording(
+            plan = plan_from_recording(
                 lines, blob, artifact, task, workload.name, profile.slug, buffers, symbols
             )
+            check_answers(plan, artifact, profile)
+            return plan
         except PlanError as error:
             return failed("contract", str(error))
 
