@@ -16,7 +16,6 @@ from cudahercules.emulator.tensor_map import encode
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.record.plan import Copy, KernelLaunch, LaunchPlan, Memset, Upload
 
-
 NOT_YET = 0xFF
 """Every byte of an input that does not exist yet: NaN as floating point, -1 as an integer."""
 

@@ -30,7 +30,8 @@ GIVE_UP_AFTER = 3
 
 class Row(Model):
     """What came of one case on one device. ``sha256`` is the case's, ``problem`` is "" if all is as it must
-    be. ``speed`` is a timed verdict's outcome with its ratio (opponent's time / candidate's time)."""
+    be. ``speed`` is a timed verdict's outcome with its ratio (opponent's time / candidate's time).
+    ``machine`` is what judged ("" where there was no verdict): device, driver, compiler, sandbox."""
 
     case: str
     sha256: str
@@ -43,6 +44,7 @@ class Row(Model):
     speed: str = ""
     ratio: float | None = None
     problem: str = ""
+    machine: str = ""
     seconds: float = 0.0
 
     @property
@@ -126,8 +128,17 @@ def try_case(case: Case, device: Device) -> Row:
         speed=speed,
         ratio=ratio,
         problem=difference(expected, got, message, workload, speed),
+        machine=_machine(verdict),
         seconds=round(time.monotonic() - start, 2),
     )
+
+
+def _machine(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    mark = verdict.fingerprint
+    driver = f", driver {mark.driver}" if mark.driver else ""
+    return f"{mark.device}{driver}; {mark.compiler}, sm_{mark.architecture}; {mark.sandbox}"
 
 
 def _speed(verdict: Verdict | None) -> tuple[str, float | None]:

@@ -42,7 +42,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Limits and trust",
         (
-            ("threat-model", "Threat model (draft)"),
+            ("threat-model", "Threat model"),
             ("not-covered", "What is not covered"),
             ("recorder", "What the recorder understands"),
             ("emulator-coverage", "What the emulator covers"),
