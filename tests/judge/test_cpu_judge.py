@@ -80,11 +80,7 @@ def judge(monkeypatch, tmp_path):
             solve=(launch,),
         )
 
-<<<<<<< HEAD
-    def right(plan, _artifact, contents, _limit_s, asynchrony):
-=======
-    def right(plan, _artifact, contents, _limit_s, **_more):
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
+    def right(plan, _artifact, contents, _limit_s, asynchrony, **_more):
         workload = next(w for w in task.workloads if w.name == plan.workload)
         values = {t.name: from_bytes(task, t, workload, contents[t.name]) for t in task.inputs}
         answers = reference_of(family_module(task), task, workload, values)
@@ -132,11 +128,7 @@ def test_right_answers_are_correct_and_every_workload_has_its_row(judge):
 def test_the_seed_decides_the_inputs(judge):
     seen = []
 
-<<<<<<< HEAD
-    def watch(plan, artifact, contents, limit_s, asynchrony):
-=======
-    def watch(plan, artifact, contents, limit_s, **_more):
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
+    def watch(plan, artifact, contents, limit_s, asynchrony, **_more):
         seen.append(contents["a"].copy())
         return judge.right(plan, artifact, contents, limit_s, asynchrony)
 
@@ -151,23 +143,14 @@ def test_smoke_alone_says_so(judge):
 
 
 def test_outputs_hold_poison_before_the_call(judge):
-<<<<<<< HEAD
     verdict, _ = judge(emulate=lambda *_, **__: DONE)
-=======
-    verdict, _ = judge(emulate=lambda *_, **_more: DONE)
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
     assert verdict.kind == "incorrect" and verdict.wrong.reason == "unwritten"
     assert verdict.wrong.wrong == verdict.wrong.total and verdict.workload == "smoke"
 
 
 def test_a_later_failure_keeps_the_rows_before_it(judge):
-<<<<<<< HEAD
-    def fails_third(plan, artifact, contents, limit_s, asynchrony):
+    def fails_third(plan, artifact, contents, limit_s, asynchrony, **_more):
         outcome = judge.right(plan, artifact, contents, limit_s, asynchrony)
-=======
-    def fails_third(plan, artifact, contents, limit_s, **_more):
-        outcome = judge.right(plan, artifact, contents, limit_s)
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
         if plan.workload == "deep":
             contents["c"].view(np.float32)[5] += 1
         return outcome
@@ -179,13 +162,8 @@ def test_a_later_failure_keeps_the_rows_before_it(judge):
 
 
 def test_a_changed_input_is_found_even_if_the_answer_is_right(judge):
-<<<<<<< HEAD
-    def writes(plan, artifact, contents, limit_s, asynchrony):
+    def writes(plan, artifact, contents, limit_s, asynchrony, **_more):
         outcome = judge.right(plan, artifact, contents, limit_s, asynchrony)
-=======
-    def writes(plan, artifact, contents, limit_s, **_more):
-        outcome = judge.right(plan, artifact, contents, limit_s)
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
         contents["b"].view(np.float32)[41] = 0
         return outcome
 
@@ -196,26 +174,15 @@ def test_a_changed_input_is_found_even_if_the_answer_is_right(judge):
 
 def test_each_outcome_of_the_emulator_has_its_verdict(judge):
     fault = Fault(what="out_of_bounds", message="4 bytes past c", kernel="multiply", block=(1, 0, 0))
-<<<<<<< HEAD
     verdict, _ = judge(emulate=lambda *_, **__: fault)
     assert (verdict.kind, verdict.fault, verdict.workload) == ("crash", fault, "smoke")
     verdict, _ = judge(
         emulate=lambda *_, **__: OutOfFuel(kernel="multiply", limit="wall 9 s", file="k.cu", line=4)
-=======
-    verdict, _ = judge(emulate=lambda *_, **_more: fault)
-    assert (verdict.kind, verdict.fault, verdict.workload) == ("crash", fault, "smoke")
-    verdict, _ = judge(
-        emulate=lambda *_, **_more: OutOfFuel(kernel="multiply", limit="wall 9 s", file="k.cu", line=4)
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
     )
     assert (verdict.kind, verdict.stage, verdict.limit_s) == ("timeout", "run", 9.0)
     assert "multiply" in verdict.message and "k.cu:4" in verdict.message
     unknown = UnsupportedInstruction(instruction="wgmma.fence.sync.aligned", kernel="multiply")
-<<<<<<< HEAD
     verdict, _ = judge(emulate=lambda *_, **__: Unsupported(instructions=(unknown,)))
-=======
-    verdict, _ = judge(emulate=lambda *_, **_more: Unsupported(instructions=(unknown,)))
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
     assert verdict.kind == "unsupported_on_cpu" and "wgmma.fence" in verdict.message
 
 
@@ -246,11 +213,7 @@ def test_a_forged_plan_is_a_contract_error(judge):
 
 
 def test_an_error_of_ours_is_not_the_candidates(judge):
-<<<<<<< HEAD
     def broken(*_, **__):
-=======
-    def broken(*_, **_more):
->>>>>>> a6e9a1b (redteam: tests, the threat model's tables, a script for a GPU, and proof that the attacks are real)
         raise RuntimeError("bug")
 
     with pytest.raises(RuntimeError, match="bug"):
@@ -266,7 +229,7 @@ class _Watched:
     def __init__(self, judge, wrong="never"):
         self.judge, self.wrong, self.orders = judge, wrong, []
 
-    def __call__(self, plan, artifact, contents, limit_s, asynchrony):
+    def __call__(self, plan, artifact, contents, limit_s, asynchrony, **_more):
         self.orders.append(asynchrony)
         outcome = self.judge.right(plan, artifact, contents, limit_s, asynchrony)
         if asynchrony.startswith(self.wrong):

@@ -141,10 +141,12 @@ def test_the_command():
 
 def test_a_difference_is_said_and_fails(monkeypatch, pretended, capsys):
     from cudahercules.cli import main
+    from cudahercules.process import allow_children
 
     _, broken = pretended
     broken.add("files/named_pipe")
     assert main(["redteam", "--device", "cpu", "--only", "files/n*"]) == 1
+    allow_children()
     assert "files/named_pipe: machine_error" in capsys.readouterr().out
 
 
