@@ -25,8 +25,8 @@ test-gpu:
 	@python=$$(scripts/environment.sh test) && $$python -m pytest --gpu -m gpu
 
 check:
-	@python=$$(scripts/environment.sh check) && $$python -m ruff check src tests benchmarks && \
-	  $$python -m ruff format --check src tests benchmarks && $$python -m mypy
+	@python=$$(scripts/environment.sh check) && $$python -m ruff check src tests benchmarks examples && \
+	  $$python -m ruff format --check src tests benchmarks examples && $$python -m mypy
 
 site:
 	@python=$$(scripts/environment.sh check) && $$python -m cudahercules site site

@@ -67,13 +67,13 @@ def test_an_edit_needs_a_passage_that_stands_once():
 # --- tools in a sample -----------------------------------------------------------------------------
 
 
-def in_sample(tmp_path, steps):
+def in_sample(tmp_path, steps, device="gpu"):
     """Run ``steps`` (an async function of the tools by name) inside a sample of the softmax task."""
 
     @solver
     def play():
         async def solve(state, generate):
-            tools = {ToolDef(t).name: t for t in (*toolbox("gpu", 60.0, 2), submit_tool().as_tool())}
+            tools = {ToolDef(t).name: t for t in (*toolbox(device, 60.0, 2), submit_tool().as_tool())}
             await steps(tools)
             return state
 
@@ -150,7 +150,7 @@ def test_documents_are_there_for_every_topic_that_the_tool_names(tmp_path, verdi
         with pytest.raises(ToolError, match="nothing about"):
             await tools["docs"](topic="../workspace")
 
-    in_sample(tmp_path, steps)
+    in_sample(tmp_path, steps, "cpu")
 
 
 def test_build_and_sass_say_what_the_compiler_made():

@@ -92,6 +92,10 @@ def evaluate(
         int | None,
         typer.Option(metavar="N", min=1, help="Model calls at a time; Inspect's default otherwise."),
     ] = None,
+    retries: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Of a model call that the server fails, with growing pauses."),
+    ] = 8,
     logs: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where logs go; a new directory in logs/ by default.")
     ] = None,
@@ -130,6 +134,7 @@ def evaluate(
         time_limit=time_limit,
         prices=str(prices) if prices else None,
         connections=connections,
+        retries=retries,
         roles={name: str(value) for name, value in _pairs("--role", role).items()},
     )
     try:
@@ -141,7 +146,10 @@ def evaluate(
     unjudged = sum(not r.judged for r in outcome.records)
     print(f"Logs: {outcome.directory} (`inspect view --log-dir {outcome.directory}`)", file=sys.stderr)
     if not outcome.finished:
-        fail(f"{unjudged} answers could not be judged; the same command with --resume tries them again", 3)
+        what = (
+            f"{unjudged} answers have no verdict; the first met: {outcome.error.strip() or 'an interruption'}"
+        )
+        fail(f"{what}\nThe same command with --resume tries them again", 3)
 
 
 @explained

@@ -24,6 +24,17 @@ def read_records(paths: Sequence[Path]) -> tuple[Record, ...]:
     return records
 
 
+def first_error(path: Path) -> str:
+    """What went wrong in the first sample of a directory that has no score; "" if all have one."""
+    for log in _latest(list(_logs(path))):
+        if log.error is not None:
+            return log.error.message
+        for sample in read_eval_log_samples(log.location, all_samples_required=False):
+            if sample.error is not None:
+                return sample.error.message
+    return ""
+
+
 def _logs(path: Path) -> Iterator[EvalLog]:
     if not path.exists():
         raise UsageError(f"{path}: there is no such file or directory")

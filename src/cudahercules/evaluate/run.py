@@ -24,7 +24,7 @@ from pydantic import Field
 from cudahercules.build.toolchain import find_toolchain
 from cudahercules.errors import HerculesError, UsageError
 from cudahercules.evaluate import registry
-from cudahercules.evaluate.logs import read_records
+from cudahercules.evaluate.logs import first_error, read_records
 from cudahercules.evaluate.progress import Board, shown_on
 from cudahercules.score.record import Record
 from cudahercules.task.model import Model
@@ -42,7 +42,8 @@ class Call(Model):
     """What one evaluation does. ``options`` are those of the setting (see
     :class:`cudahercules.evaluate.tasks.Options`); limits are for each sample, in tokens, US dollars and
     seconds; ``prices`` is Inspect's file of model prices; ``roles`` gives models to roles (``judge``).
-    ``model_arguments`` go to the model's provider."""
+    ``model_arguments`` go to the model's provider. A model call that fails for reasons of the server's is
+    tried again ``retries`` times, with growing pauses (minutes in all)."""
 
     model: str
     setting: str = "oneshot"
@@ -56,14 +57,17 @@ class Call(Model):
     time_limit: int | None = None
     prices: str | None = None
     connections: int | None = None
+    retries: int = 8
     roles: dict[str, str] = Field(default_factory=dict)
 
 
 class Outcome(Model):
-    """``finished`` is false where samples could not be judged: ``resume`` tries those again."""
+    """``finished`` is false where samples could not be judged: ``resume`` tries those again. ``error`` is
+    what the first of them met."""
 
     directory: Path
     finished: bool
+    error: str
     records: tuple[Record, ...]
 
 
@@ -95,7 +99,12 @@ def evaluate(
             finished, _ = _run(call, task, model, chosen, display)
         except PrerequisiteError as error:
             raise UsageError(_plain(error)) from error
-    return Outcome(directory=chosen, finished=finished, records=read_records([chosen]))
+    return Outcome(
+        directory=chosen,
+        finished=finished,
+        error="" if finished else first_error(chosen),
+        records=read_records([chosen]),
+    )
 
 
 def inspect_task(call: Call) -> InspectTask:
@@ -124,6 +133,7 @@ def _run(
         "temperature": call.temperature,
         "max_tokens": call.max_tokens,
         "max_connections": call.connections,
+        "max_retries": call.retries,
     }
     if not call.model.startswith("replay/"):  # a replay costs nothing
         generation["cache"] = CachePolicy(expiry="4W", scopes={"evaluation": str(directory.resolve())})
