@@ -123,7 +123,7 @@ class PretendStation:
         self.profile = self.own_profile = None
         self.free = 100 << 30
         self.opened, self.declines, self.warmed, self.settled = [], {}, 0, 0
-        self.rested = []
+        self.rested, self.stand = [], False
 
     def candidate_lanes(self):
         return Lanes([Lane(None), Lane(None)])
@@ -152,6 +152,9 @@ class PretendStation:
 
     def held_by(self, task, expert):
         return 0
+
+    def answers_stand(self, task):
+        return self.stand
 
     def rest(self, task, expert):
         self.rested.append(expert)

@@ -70,6 +70,23 @@ def test_a_wrong_smoke_answer_ends_the_grading(grade, behaviour, station):
     assert not station.opened
 
 
+@pytest.mark.parametrize("stand", [False, True])
+def test_small_answers_are_checked_on_the_card_where_pytorch_stands(grade, behaviour, station, stand):
+    seen, check = [], station.answers.check
+    station.answers.check = lambda task, w, answer: seen.append(w.name) or check(task, w, answer)
+    station.stand = stand
+    assert grade().kind == "correct"
+    assert seen[:2] == (["smoke", "four"] if stand else ["us_55", "us_55"])
+    behaviour.wrong = lambda workload, taken: workload == "four"
+    verdict = grade()
+    assert (verdict.kind, verdict.workload, verdict.output) == ("incorrect", "four", "y")
+
+
+def test_an_opponent_gives_its_memory_back_after_the_last_workload(grade, station):
+    grade()
+    assert station.rested == ["library"] and station.opened[-1] == ("library", "us_300")
+
+
 def test_wrong_only_at_the_timed_size(grade, behaviour):
     behaviour.wrong = lambda workload, taken: workload == "us_300"
     verdict = grade()

@@ -11,16 +11,15 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from cudahercules.build.artifact import Artifact
 from cudahercules.errors import MachineError, PlanError
-from cudahercules.judge.answers_gpu import side_effects
-from cudahercules.judge.checks import check_output
+from cudahercules.judge.answers_gpu import DeviceAnswers
+from cudahercules.judge.answers_host import HostAnswers
 from cudahercules.judge.evidence import Evidence
 from cudahercules.judge.instructions import instruction_mixes
 from cudahercules.judge.lanes import LANES, Lanes
-from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import Checked, OutputCheck, Verdict, WrongOutput
@@ -37,8 +36,6 @@ from cudahercules.replay.interface import (
     locate_fault,
     start_replay,
 )
-from cudahercules.task.inputs import generate
-from cudahercules.task.load import family_module
 from cudahercules.task.model import Task, Workload, WorkloadRole
 
 ORDER = (WorkloadRole.SMOKE, WorkloadRole.CHECK, WorkloadRole.BENCH)
@@ -46,7 +43,7 @@ RECORDERS = 6
 """Recordings at a time: each is a process that computes nothing."""
 
 Recording = LaunchPlan | RecordFailure
-Arrays = dict[str, Any]
+Answers = DeviceAnswers | HostAnswers
 
 
 class Ended(Exception):
@@ -112,9 +109,9 @@ class Grading:
         workloads = sorted(self.task.workloads_of(*self.roles), key=lambda w: ORDER.index(w.role))
         checked = [w for w in workloads if w.role is not WorkloadRole.BENCH]
         self.start_recording(workloads)
-        references = {w.name: self.helpers.submit(self._reference, w) for w in checked}
+        answers = self._answers(checked)
         mixes = self.helpers.submit(instruction_mixes, self.artifact)
-        self._check_all(checked, references)
+        self._check_all(checked, answers)
         bench = [w for w in workloads if w.role is WorkloadRole.BENCH]
         for workload in bench:
             self.recorded(workload)
@@ -215,7 +212,14 @@ class Grading:
 
     # --- correctness -----------------------------------------------------------------------------
 
-    def _check_all(self, workloads: Sequence[Workload], references: dict[str, Future[Arrays]]) -> None:
+    def _answers(self, workloads: Sequence[Workload]) -> Answers:
+        """PyTorch's answers on the card where they stand already, as in a batch; else NumPy's, which come
+        while recordings are made: no small workload waits for PyTorch."""
+        if self.at.answers_stand(self.task):
+            return self.at.answers
+        return HostAnswers(self.task, workloads, self.case.seed, self.helpers, self.case.watch.timeline)
+
+    def _check_all(self, workloads: Sequence[Workload], answers: Answers) -> None:
         """Every workload in order; the next one opens in the other process while this one runs."""
         timeline = self.case.watch.timeline
         coming: Future[Contestant] | None = None
@@ -229,7 +233,7 @@ class Grading:
                     wait((opened,))
                     if following is not None and self._may_open_ahead(following):
                         coming = self.openers.submit(self.open_candidate, following)
-                    self.passed.append(self._check(workload, opened, references[workload.name]))
+                    self.passed.append(self._check(workload, opened, answers))
         finally:
             if coming is not None:
                 wait((coming,))  # a process must not be closed while it is being opened
@@ -245,41 +249,24 @@ class Grading:
             self.evidence.plans[workload.name] = result
         return isinstance(result, LaunchPlan)
 
-    def _check(
-        self, workload: Workload, opened: Future[Contestant], reference_to_come: Future[Arrays]
-    ) -> Checked:
+    def _check(self, workload: Workload, opened: Future[Contestant], answers: Answers) -> Checked:
         self.case.notify(f"running {workload.name}")
         start = time.monotonic()
         seed = sample_seed(self.case.seed, workload.name)
         try:
             contestant = opened.result()
             sample = contestant.sample(seed, keep=True)
-            outputs = contestant.outputs(sample)
-            got = {t.name: outputs.host(t.name).copy(order="K") for t in self.task.outputs}
+            answer = answers.copy(self.task, workload, contestant, sample)
             contestant.release(sample)
         except (ContestantFault, ContestantHang, CannotReplay, ContestantLost) as error:
             self.end(self.failure(workload, error, seed), error)
-        self.case.watch.run += time.monotonic() - start
         checking = time.monotonic()
-        self.reject(workload, side_effects(self.task, sample.changed_inputs, sample.damaged_canaries))
-        reference = reference_to_come.result()
-        checks: list[OutputCheck] = []
-        for tensor in self.task.outputs:
-            tolerance = self.task.tolerance[tensor.name]
-            check = check_output(tensor, tolerance, got[tensor.name], reference[tensor.name])
-            if isinstance(check, WrongOutput):
-                self.reject(workload, check)
-            else:
-                checks.append(check)
+        self.case.watch.run += checking - start
+        checks = answers.check(self.task, workload, answer)
         self.case.watch.check += time.monotonic() - checking
-        return self.checked_row(workload, (seed,), tuple(checks), time.monotonic() - start)
-
-    def _reference(self, workload: Workload) -> Arrays:
-        """The reference with NumPy, in a thread beside the samples: no small workload waits for PyTorch."""
-        seed = sample_seed(self.case.seed, workload.name)
-        with self.case.watch.timeline.beside(f"reference {workload.name}"):
-            values = {t.name: generate(self.task, t, workload, seed) for t in self.task.inputs}
-            return reference_of(family_module(self.task), self.task, workload, values)
+        if isinstance(checks, WrongOutput):
+            self.end(self.case.incorrect(workload.name, checks, self.passed))
+        return self.checked_row(workload, (seed,), checks, time.monotonic() - start)
 
     def checked_row(
         self, workload: Workload, seeds: Sequence[int], outputs: tuple[OutputCheck, ...], seconds: float

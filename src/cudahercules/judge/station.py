@@ -217,6 +217,12 @@ class Station:
         """Let PyTorch load what the references of ``task`` need, in a thread, once."""
         return self._beside((task.id, "", ""), ("", "answers"), lambda: self.answers.warm_up(task))
 
+    def answers_stand(self, task: Task) -> bool:
+        """Whether PyTorch has loaded what the references of ``task`` need."""
+        with self._lock:
+            coming = self._coming.get((task.id, "", ""))
+        return coming is not None and coming.done() and not coming.cancelled() and coming.exception() is None
+
     def bring_up(self, task: Task, expert: str, workload: Workload) -> Future[None]:
         """Open ``expert`` on ``workload`` in a thread, once; those of one process one after the other."""
 
