@@ -65,7 +65,7 @@ def test_no_two_are_the_same():
     assert len({c.does for c in CASES}) == len(CASES)
 
 
-@pytest.mark.parametrize("name", ["product", "doubled"])
+@pytest.mark.parametrize("name", ["product", "doubled", "pair"])
 def test_the_ground_proves_its_bounds(name):
     (task, *_) = load_family(GROUND / "kernel" / name)
     report = lint(task, "cpu")

@@ -8,14 +8,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from cudahercules import __version__
 from cudahercules.build.candidate import load_candidate
-from cudahercules.build.compile import build
 from cudahercules.errors import HerculesError, MachineError, UsageError
 from cudahercules.judge.grade import grade
 from cudahercules.judge.verdict import Correct, Verdict
@@ -24,6 +22,8 @@ from cudahercules.task.model import Model
 
 LIMIT_S = 10.0
 """Wall seconds for one workload, as for the candidates that ship with families: endless kernels are cases."""
+MACHINE_ERROR = "machine_error"
+"""What comes out where this machine lacks something: no verdict, and always a difference."""
 GIVE_UP_AFTER = 3
 """So many machine errors in a row are the machine's, not those of a case that provoked one."""
 
@@ -62,10 +62,10 @@ def run(
 ) -> Iterator[Row]:
     """Grade ``cases`` and yield a row for each as it comes.
 
-    On a CPU ``workers`` cases (default: one a processor) run at a time. On a GPU they run one after the
-    other, while candidates that come later are compiled beside. Rows in the file ``resume`` that were as
-    expected, of the same case and version, are yielded without a new run; new rows are added to it. Raises
-    MachineError after GIVE_UP_AFTER machine errors in a row, UsageError for a file that holds no rows.
+    On a CPU ``workers`` cases (default: one a processor) run at a time. On a GPU the cases of one task are a
+    batch: ``workers`` threads compile beside the card. Rows in the file ``resume`` that were as expected, of
+    the same case and version, are yielded without a new run; new rows are added to it. Raises MachineError
+    after GIVE_UP_AFTER machine errors in a row, UsageError for a file that holds no rows.
     """
     known = _finished(resume, device) if resume is not None else {}
     waiting = []
@@ -75,47 +75,87 @@ def run(
             waiting.append(case)
         else:
             yield row
-    cores = len(os.sched_getaffinity(0))
-    at_a_time = 1 if device == "gpu" else workers or cores
     failures = 0
-    with _compiling_ahead(waiting if device == "gpu" else (), workers or max(1, cores // 4)):
-        for number, row in enumerate(_rows(waiting, device, at_a_time), 1):
-            notify(f"{number} of {len(waiting)} cases tried")
-            failures = failures + 1 if row.got == "machine_error" else 0
-            if failures == GIVE_UP_AFTER:
-                raise MachineError(row.message)
-            if resume is not None:
-                _append(resume, row)
-            yield row
+    rows = _on_the_card(waiting, workers) if device == "gpu" else _on_this_cpu(waiting, workers)
+    for number, row in enumerate(rows, 1):
+        notify(f"{number} of {len(waiting)} cases tried")
+        failures = failures + 1 if row.got == MACHINE_ERROR else 0
+        if failures == GIVE_UP_AFTER:
+            raise MachineError(row.message)
+        if resume is not None:
+            _append(resume, row)
+        yield row
 
 
-def _rows(cases: Sequence[Case], device: Device, at_a_time: int) -> Iterator[Row]:
-    pool = ThreadPoolExecutor(at_a_time, "redteam")
+def _on_this_cpu(cases: Sequence[Case], workers: int | None) -> Iterator[Row]:
+    pool = ThreadPoolExecutor(workers or len(os.sched_getaffinity(0)), "redteam")
     try:
-        futures: list[Future[Row]] = [pool.submit(try_case, case, device) for case in cases]
+        futures: list[Future[Row]] = [pool.submit(try_case, case) for case in cases]
         for future in as_completed(futures):
             yield future.result()
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def try_case(case: Case, device: Device) -> Row:
-    """One case on one judge."""
+def try_case(case: Case) -> Row:
+    """One case on the CPU judge."""
     start = time.monotonic()
-    verdict: Verdict | None = None
-    got: str
     with tempfile.TemporaryDirectory(prefix="hercules-redteam-") as made:
         try:
-            verdict = grade(case.task, case.candidate(Path(made)), device, limit_s=LIMIT_S)
-            got, message = str(verdict.kind), getattr(verdict, "message", "")
-        except UsageError as error:
-            got, message = REFUSED, str(error)
-        except MachineError as error:
-            got, message = "machine_error", str(error)
-        message = message.replace(made, "…")
+            verdict = grade(case.task, case.candidate(Path(made)), "cpu", limit_s=LIMIT_S)
+        except (UsageError, MachineError) as error:
+            return _without_verdict(case, "cpu", error, made)
+    return _row(case, "cpu", verdict, time.monotonic() - start)
+
+
+def _on_the_card(cases: Sequence[Case], workers: int | None) -> Iterator[Row]:
+    """Batches, one a task; a row's seconds are compiling and judging, not the wait for the card."""
+    from cudahercules.judge.batch import judge_many_on_gpu
+    from cudahercules.judge.gpu import station
+
+    with tempfile.TemporaryDirectory(prefix="hercules-redteam-") as made:
+        for task in dict.fromkeys(case.task.id for case in cases):
+            batch: list[tuple[Case, Path]] = []
+            for case in (c for c in cases if c.task.id == task):
+                folder = Path(made) / case.name
+                folder.mkdir(parents=True)
+                try:
+                    path = case.candidate(folder)
+                    load_candidate(path)
+                except UsageError as error:
+                    yield _without_verdict(case, "gpu", error, str(folder))
+                else:
+                    batch.append((case, path))
+            if batch:
+                paths = [path for _, path in batch]
+                verdicts = judge_many_on_gpu(
+                    batch[0][0].task, paths, station(), compilers=workers, limit_s=LIMIT_S
+                )
+                for number, verdict in verdicts:
+                    yield _row(batch[number][0], "gpu", verdict, verdict.seconds.total)
+
+
+def _without_verdict(case: Case, device: Device, error: HerculesError, made: str) -> Row:
+    got = REFUSED if isinstance(error, UsageError) else MACHINE_ERROR
+    return _compared(case, device, got, str(error).replace(made, "…"))
+
+
+def _row(case: Case, device: Device, verdict: Verdict, seconds: float) -> Row:
+    timed = verdict.timing if isinstance(verdict, Correct) and verdict.timing.kind == "timed" else None
+    row = _compared(
+        case,
+        device,
+        verdict.kind,
+        getattr(verdict, "message", ""),
+        getattr(verdict, "workload", ""),
+        timed.outcome if timed is not None else "",
+    )
+    ratio = timed.ratio if timed is not None else None
+    return row.model_copy(update={"ratio": ratio, "machine": _machine(verdict), "seconds": round(seconds, 2)})
+
+
+def _compared(case: Case, device: Device, got: str, message: str, workload: str = "", speed: str = "") -> Row:
     expected = case.expected[device]
-    workload = getattr(verdict, "workload", "")
-    speed, ratio = _speed(verdict)
     return Row(
         case=case.name,
         sha256=case.sha256,
@@ -126,25 +166,14 @@ def try_case(case: Case, device: Device) -> Row:
         message=message,
         workload=workload,
         speed=speed,
-        ratio=ratio,
         problem=difference(expected, got, message, workload, speed),
-        machine=_machine(verdict),
-        seconds=round(time.monotonic() - start, 2),
     )
 
 
-def _machine(verdict: Verdict | None) -> str:
-    if verdict is None:
-        return ""
+def _machine(verdict: Verdict) -> str:
     mark = verdict.fingerprint
     driver = f", driver {mark.driver}" if mark.driver else ""
     return f"{mark.device}{driver}; {mark.compiler}, sm_{mark.architecture}; {mark.sandbox}"
-
-
-def _speed(verdict: Verdict | None) -> tuple[str, float | None]:
-    if isinstance(verdict, Correct) and verdict.timing.kind == "timed":
-        return verdict.timing.outcome, verdict.timing.ratio
-    return "", None
 
 
 def difference(expected: Expected, got: str, message: str, workload: str, speed: str) -> str:
@@ -160,34 +189,6 @@ def difference(expected: Expected, got: str, message: str, workload: str, speed:
     if expected.speed == "on_par" and speed and speed != "on_par":
         return f"{speed} instead of on_par"
     return ""
-
-
-# --- compiling ahead of the card -------------------------------------------------------------------
-
-
-@contextmanager
-def _compiling_ahead(cases: Sequence[Case], workers: int) -> Iterator[None]:
-    """Compile candidates into the cache while the card works on others; what fails here fails again later."""
-    if not cases:
-        yield
-        return
-    from cudahercules.judge.batch import give_way
-
-    pool = ThreadPoolExecutor(workers, "compile", initializer=give_way)
-    try:
-        for case in cases:
-            pool.submit(_compile, case)
-        yield
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _compile(case: Case) -> None:
-    from cudahercules.judge.device import find_gpu
-
-    with tempfile.TemporaryDirectory(prefix="hercules-redteam-") as made, suppress(HerculesError):
-        architecture = case.task.target.architecture or find_gpu().architecture
-        build(load_candidate(case.candidate(Path(made))), case.task, architecture)
 
 
 # --- the resume file -------------------------------------------------------------------------------
