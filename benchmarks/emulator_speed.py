@@ -1,11 +1,11 @@
 """Speed of the PTX emulator, beside the goals for it.
 
 Each kernel runs in the plain build at -O2, on one core and on all, in the modes of asynchrony that its row
-names; a counting build gives the number of dynamic PTX instructions. Times are of the kernels alone (from the
-first launch to the last), the best and the median of several runs. ``cpu_s`` is what the emulator's process used
-in all, its start included: on a busy machine it says more than the clock on the wall. Also measured: starting a
-thread of an empty block, the largest resident memory, translating and compiling, a warm run of a tiny plan, and
-what the checking build costs.
+names; a counting build gives the number of dynamic PTX instructions. Times are of the kernels alone (from
+the first launch to the last), the best and the median of several runs. ``cpu_s`` is what the emulator's
+process used in all, its start included: on a busy machine it says more than the clock on the wall. Also
+measured: starting a thread of an empty block, the largest resident memory, translating and compiling, a warm
+run of a tiny plan, and what the checking build costs.
 
     python benchmarks/emulator_speed.py [--json results/emulator_speed.json]
 """
@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -259,6 +260,19 @@ def machine() -> dict[str, object]:
     }
 
 
+def _line(row: dict[str, Any], mode: str) -> str:
+    goal = row["goal_seconds_all_cores"]
+    parts = (
+        f"{row['kernel']:22} {mode:6} {row['instructions'] / 1e6:8.1f} M instructions",
+        f"{row['seconds_one_core'] * 1e3:8.1f} ms on one core",
+        f"{row['seconds_all_cores'] * 1e3:8.1f} ms on all" + (f" (goal {goal * 1e3:.0f})" if goal else ""),
+        f"{row['million_per_second_core']:8.0f} M/s/core",
+        f"{row['million_per_cpu_second']:8.0f} M/CPU s",
+        f"checked {row['checked_seconds_one_core']:.2f} s",
+    )
+    return "  ".join(parts)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--json", type=Path)
@@ -275,14 +289,7 @@ def main() -> None:
             goal = case.most_s[number] if case.most_s else None
             row = measure(case, mode, goal, options.runs)
             rows.append(row)
-            print(
-                f"{row['kernel']:22} {mode:6} {row['instructions'] / 1e6:8.1f} M instructions"  # type: ignore[operator]
-                f" {row['seconds_one_core'] * 1e3:8.1f} ms one core {row['seconds_all_cores'] * 1e3:8.1f} ms all"  # type: ignore[operator]
-                f" (goal {goal}) {row['million_per_second_core']:8.0f} M/s/core (goal {case.rate})"
-                f" {row['cpu_s_one_core']:.3f} CPU s = {row['million_per_cpu_second']:.0f} M/CPU s;"
-                f" checked {row['checked_seconds_one_core']:.2f} s",
-                flush=True,
-            )
+            print(_line(row, mode), flush=True)
     ptx = compile_ptx(KERNELS / "basic.cu")
     result |= {
         "rows": rows,

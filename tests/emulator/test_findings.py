@@ -47,6 +47,9 @@ HOPPER = {
     "stage_filled_too_early": ("missing_wait", "copy", "read"),
     "stored_source_overwritten": ("missing_wait", "copy", "write"),
     "stored_before_the_barrier": ("missing_wait", "write", "copy"),
+    "stored_without_fence": ("missing_fence", "write", "copy"),
+    "stored_with_one_fence": ("missing_fence", "write", "copy"),
+    "operands_not_fenced": ("missing_fence", "write", "product"),
     "used_before_init_is_seen": ("mbarrier_misuse", "init", "arrive"),
     "never_initialised": ("mbarrier_misuse", "arrive"),
     "operands_overwritten": ("missing_wait", "product", "write"),
@@ -152,6 +155,13 @@ def test_a_race_names_two_threads_and_the_bytes(tmp_path):
     assert (writer.touch, reader.touch, race.size) == ("write", "read", 4)
     assert writer.place.thread[0] * 4 == race.offset == (reader.place.thread[0] + 33) % 256 * 4
     assert race.count > 100 and "__syncthreads()" in race.cause
+
+
+def test_findings_name_the_variable_in_shared_memory(tmp_path):
+    (race,) = examined(tmp_path, "second_barrier_missing", sound=False).findings
+    assert (
+        f"byte {race.offset} of shared memory (s{f' + {race.offset}' if race.offset else ''})" in race.message
+    )
 
 
 def test_a_race_within_warps_asks_for_a_warp_barrier(tmp_path):

@@ -13,6 +13,7 @@ from cudahercules.emulator.faults import (
     fault_of,
     full_place,
     group_sentence,
+    plain_name,
     shown_file,
     shown_place,
 )
@@ -29,30 +30,33 @@ class Diagnosis:
 
     def __init__(self, message: Message, space: Space, modules: Sequence[Built], limit: str):
         self.message, self.space, self.limit = message, space, limit
+        self._modules = modules
         self._sites = [module.sites() for module in modules]
 
     def conflicts(self) -> list[Finding]:
         """Races, missing waits and early uses, one for each pair of lines."""
-        merged: dict[tuple[object, ...], findings.SharedRace | findings.MissingWait] = {}
+        merged: dict[
+            tuple[object, ...], findings.SharedRace | findings.MissingWait | findings.MissingFence
+        ] = {}
         within_warp: set[object] = set()
         early: list[findings.MbarrierMisuse] = []
         for entry in self.message.get("findings", ()):
             if entry["kind"] == "early_use":
                 early.append(self._early_use(entry))
-            if entry["kind"] != "conflict":
+            if entry["kind"] not in ("conflict", "unfenced"):
                 continue
-            found = self._conflict(entry)
+            found = self._unfenced(entry) if entry["kind"] == "unfenced" else self._conflict(entry)
             assert found.first is not None and found.second is not None
             key = frozenset((t.work, t.place.file, t.place.line) for t in (found.first, found.second))
             known = merged.get((found.kind, key))
             if known is not None:
                 # What happens between warps says more than what happens within one.
-                shown = found if key in within_warp and not entry["same_warp"] else known
+                shown = found if key in within_warp and not entry.get("same_warp") else known
                 found = shown.model_copy(update={"count": known.count + found.count})
             merged[found.kind, key] = found
-            if entry["same_warp"] and known is None:
+            if entry.get("same_warp") and known is None:
                 within_warp.add(key)
-            elif not entry["same_warp"]:
+            elif not entry.get("same_warp"):
                 within_warp.discard(key)
         return [*merged.values(), *_one_each(early)]
 
@@ -142,16 +146,39 @@ class Diagnosis:
             "second": second,
             "count": entry["count"],
         }
-        what = f"byte {entry['offset']} of shared memory"
+        what = self._bytes(entry)
         pair = f"{_touch_words(first)}, and {_touch_words(second)}: nothing orders the two"
         if asynchronous:
             return findings.MissingWait(message=f"missing wait: {what} {pair}", **known)
         return findings.SharedRace(message=f"race: {what} {pair}", **known)
 
+    def _unfenced(self, entry: Message) -> findings.MissingFence:
+        first, second = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])
+        return findings.MissingFence(
+            message=f"missing fence: {self._bytes(entry)} {_touch_words(first)}, and {_touch_words(second)}, "
+            "which need not see it",
+            cause=causes.UNFENCED,
+            place=second.place,
+            offset=entry["offset"],
+            size=entry["size"],
+            first=first,
+            second=second,
+            count=entry["count"],
+        )
+
+    def _bytes(self, entry: Message) -> str:
+        """``byte 56 of shared memory (tile + 56)``."""
+        module, kernel, offset = entry["module"], entry["kernel"], entry["offset"]
+        for name, start, size in self._modules[module].shared.get(kernel, ()):
+            if start <= offset < start + size:
+                inside = f" + {offset - start}" if offset > start else ""
+                return f"byte {offset} of shared memory ({plain_name(name)}{inside})"
+        return f"byte {offset} of shared memory"
+
     def _early_use(self, entry: Message) -> findings.MbarrierMisuse:
         init, use = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])
         return findings.MbarrierMisuse(
-            message=f"the mbarrier at byte {entry['offset']} of shared memory is used {_where(use.place)} by "
+            message=f"the mbarrier at {self._bytes(entry)} is used {_where(use.place)} by "
             f"{_who(use.place)}, but {_who(init.place)} initialises it {_where(init.place)} and nothing "
             "orders the two",
             cause=causes.EARLY_USE,
@@ -162,7 +189,7 @@ class Diagnosis:
     def _uninitialised(self, entry: Message) -> findings.UninitialisedRead:
         place = self._place(entry)
         name, offset = "", entry["at"]
-        where = f"byte {offset} of shared memory"
+        where = self._bytes({**entry, "offset": offset})
         if entry["space"] == "global":
             region = self.space.holding(entry["at"], 1)
             if region is not None:

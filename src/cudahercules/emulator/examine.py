@@ -92,7 +92,7 @@ def _not_explained(reads: list[UninitialisedRead], found: list[Finding]) -> list
     racing = {
         (touch.place.file, touch.place.line)
         for f in found
-        if f.kind in ("race", "missing_wait")
+        if f.kind in ("race", "missing_wait", "missing_fence")
         for touch in (f.first, f.second)
         if touch is not None
     }

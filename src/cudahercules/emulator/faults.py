@@ -19,6 +19,10 @@ _WHERE_FROM = ("from", "to", "on")
 @lru_cache(maxsize=256)
 def demangled(name: str) -> str:
     """A C++ name as written in the source (without parameters), or ``name`` itself."""
+    return _demangled_whole(name).split("(", 1)[0].removeprefix("void ")
+
+
+def _demangled_whole(name: str) -> str:
     if not name.startswith("_Z"):
         return name
     try:
@@ -32,7 +36,15 @@ def demangled(name: str) -> str:
         ctypes.CDLL(None).free(ctypes.c_void_p(pointer))
     except OSError:
         return name
-    return text.split("(", 1)[0].removeprefix("void ")
+    return text
+
+
+def plain_name(name: str) -> str:
+    """A variable of a function as the source calls it: ``tile`` for ``_ZZ6kernelPfE4tile``."""
+    if not name.startswith("_Z"):
+        return name
+    whole = _demangled_whole(name)
+    return whole.rpartition("::")[2] or whole
 
 
 def source_place(site: Site) -> str:

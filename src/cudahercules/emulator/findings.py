@@ -123,6 +123,17 @@ class MissingWait(_Finding):
     count: int = 1
 
 
+class MissingFence(_Finding):
+    """Asynchronous work reads shared memory that was stored before, in order, but without a proxy fence."""
+
+    kind: Literal["missing_fence"] = "missing_fence"
+    offset: int
+    size: int
+    first: Touch
+    second: Touch
+    count: int
+
+
 class Deadlock(_Finding):
     kind: Literal["deadlock"] = "deadlock"
     alive: int
@@ -172,6 +183,7 @@ Finding = Annotated[
     | UnwrittenOutput
     | SharedRace
     | MissingWait
+    | MissingFence
     | Deadlock
     | BarrierDivergence
     | MismatchedMask

@@ -29,7 +29,8 @@ class ModuleVariable:
 class Built:
     """A translated module. With anything in ``unsupported`` there is no library. ``parameters`` says where
     the code expects each kernel's parameters: (offset, size) in bytes; ``asynchronous`` whether it has
-    instructions that complete later, or wait for such."""
+    instructions that complete later, or wait for such; ``shared`` the shared variables of each kernel: name,
+    offset and size in bytes."""
 
     directory: Path
     variables: tuple[ModuleVariable, ...]
@@ -38,6 +39,7 @@ class Built:
     parameters: dict[str, tuple[tuple[int, int], ...]]
     unsupported: tuple[UnsupportedInstruction, ...]
     asynchronous: bool
+    shared: dict[str, tuple[tuple[str, int, int], ...]]
 
     @property
     def library(self) -> Path:
@@ -74,7 +76,7 @@ def _make(ptx: str, build: str, directory: Path) -> None:
     except PtxError as error:
         # Not one instruction but the whole text: a managed variable, a texture reference.
         refused = UnsupportedInstruction(instruction=str(error), kernel="")
-        translation = Translation("", (), (), (), (), (), (refused,), False)
+        translation = Translation("", (), (), (), (), (), (refused,), False, ())
     meta = {
         "variables": [
             {
@@ -92,6 +94,7 @@ def _make(ptx: str, build: str, directory: Path) -> None:
         "parameters": dict(zip(translation.kernels, translation.parameters, strict=True)),
         "unsupported": [u.model_dump() for u in translation.unsupported],
         "asynchronous": translation.asynchronous,
+        "shared": dict(zip(translation.kernels, translation.shared, strict=True)),
     }
     (directory / "module.json").write_text(json.dumps(meta))
     sites = [[s.function, s.file, s.line, s.instruction, s.inner, s.callers] for s in translation.sites]
@@ -124,4 +127,5 @@ def _load(directory: Path) -> Built:
         {name: tuple((at, size) for at, size in places) for name, places in meta["parameters"].items()},
         tuple(UnsupportedInstruction(**u) for u in meta["unsupported"]),
         meta["asynchronous"],
+        {name: tuple((n, at, size) for n, at, size in rows) for name, rows in meta["shared"].items()},
     )

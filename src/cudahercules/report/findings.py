@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from cudahercules.judge.debug import DebugReport
 
 
+_WITHOUT_KERNEL = ("race", "missing_wait", "missing_fence", "uninitialised", "mbarrier_misuse")
+"""Kinds whose sentence does not name the kernel."""
+
+
 def print_report(report: DebugReport, out: Console) -> None:
     """Headline, findings in the order in which they came, whether the answer was right, how to repeat it."""
     from rich.text import Text
@@ -48,7 +52,7 @@ def _details(finding: Finding) -> list[str]:
     """What the sentence does not say."""
     lines = []
     place = finding.place
-    if finding.kind in ("race", "missing_wait", "uninitialised", "mbarrier_misuse") and place.kernel:
+    if finding.kind in _WITHOUT_KERNEL and place.kernel:
         block = ",".join(map(str, place.block)) if place.block else ""
         if f"kernel {place.kernel}" not in finding.message:
             lines.append(f"kernel {place.kernel}" + (f", block {block}" if block else ""))

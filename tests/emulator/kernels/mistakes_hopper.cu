@@ -27,6 +27,18 @@ __device__ void store(void* to, const void* from, uint32_t bytes) {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
+// 64 x 16 by 8 x 16 in fp16, without swizzle.
+__device__ void product(float (&d)[4], const uint32_t* s) {
+  const auto descriptor = [](const uint32_t* at) {
+    return uint64_t(address(at) >> 4 & 0x3fff) | uint64_t(128 >> 4) << 16 | uint64_t(256 >> 4) << 32;
+  };
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "l"(descriptor(s)), "l"(descriptor(s + 512)));
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
 KERNEL load_not_waited_for(const int* in, int* out, int sound) {
   __shared__ __align__(16) int s[128];
   __shared__ uint64_t barrier;
@@ -88,6 +100,27 @@ KERNEL stored_before_the_barrier(const int* in, int* out, int sound) {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
 }
+KERNEL stored_without_fence(const int* in, int* out, int sound) {
+  __shared__ __align__(16) int s[128];
+  s[threadIdx.x] = in[threadIdx.x];  // mark: stored_without_fence write
+  if (sound || threadIdx.x != 70) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  if (threadIdx.x == 127) {
+    store(out, s, 512);  // mark: stored_without_fence copy
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+}
+// The fence of the one thread that issues the copy, behind the barrier, will do.
+KERNEL stored_with_one_fence(const int* in, int* out, int sound) {
+  __shared__ __align__(16) int s[128];
+  s[threadIdx.x] = in[threadIdx.x];  // mark: stored_with_one_fence write
+  __syncthreads();
+  if (threadIdx.x == 127) {
+    if (sound) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    store(out, s, 512);  // mark: stored_with_one_fence copy
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
+}
 KERNEL used_before_init_is_seen(const int* in, int* out, int sound) {
   __shared__ uint64_t barrier;
   const uint32_t b = address(&barrier);
@@ -105,22 +138,23 @@ KERNEL never_initialised(const int* in, int* out, int sound) {
   arrive(b);  // mark: never_initialised arrive
   out[threadIdx.x] = in[threadIdx.x];
 }
-// Operands of zeros: 64 x 16 and 8 x 16 in fp16, without swizzle.
+KERNEL operands_not_fenced(const int* in, int* out, int sound) {
+  __shared__ __align__(128) uint32_t s[640];
+  for (int i = threadIdx.x; i < 640; i += 128) s[i] = 0;  // mark: operands_not_fenced write
+  if (sound) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  float d[4] = {};
+  product(d, s);  // mark: operands_not_fenced product
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])::"memory");
+  out[threadIdx.x] = int(d[0] + d[1] + d[2] + d[3]) + in[threadIdx.x];
+}
 KERNEL operands_overwritten(const int* in, int* out, int sound) {
   __shared__ __align__(128) uint32_t s[640];
   for (int i = threadIdx.x; i < 640; i += 128) s[i] = 0;
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
-  const auto descriptor = [&](const uint32_t* at) {
-    return uint64_t(address(at) >> 4 & 0x3fff) | uint64_t(128 >> 4) << 16 | uint64_t(256 >> 4) << 32;
-  };
   float d[4] = {};
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "l"(descriptor(s)), "l"(descriptor(s + 512)));  // mark: operands_overwritten product
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+  product(d, s);  // mark: operands_overwritten product
   if (sound) asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
   __syncthreads();
   s[threadIdx.x] = in[threadIdx.x] | 1;  // mark: operands_overwritten write

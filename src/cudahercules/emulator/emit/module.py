@@ -94,7 +94,8 @@ class Translation:
     """``source`` is the C++ text; ``symbols`` the module variables in the order of ``rt_symbols``,
     ``functions`` the device functions by handle, ``kernels`` the names of the kernels and ``parameters``
     where each one's parameters lie: (offset, size) in bytes. With anything in ``unsupported`` the source
-    is not to be used. ``asynchronous`` says whether anything in it completes later than it is issued."""
+    is not to be used. ``asynchronous`` says whether anything in it completes later than it is issued;
+    ``shared`` has the shared variables of each kernel: (name, offset, size)."""
 
     source: str
     symbols: tuple[Variable, ...]
@@ -104,6 +105,7 @@ class Translation:
     sites: tuple[Site, ...]
     unsupported: tuple[UnsupportedInstruction, ...]
     asynchronous: bool
+    shared: tuple[tuple[tuple[str, int, int], ...], ...]
 
 
 def translate(module: Module, counting: bool = False) -> Translation:
@@ -123,6 +125,7 @@ class _Translator:
         self.context.symbols = {v.name: i for i, v in enumerate(symbols)}
         self.symbols = tuple(symbols)
         self.parameters: list[tuple[tuple[int, int], ...]] = []
+        self.shared: list[tuple[tuple[str, int, int], ...]] = []
         self.device = device
         self.kernels = [f for f in module.functions.values() if f.is_kernel and f.body is not None]
 
@@ -136,6 +139,7 @@ class _Translator:
         rows = []
         for number, kernel in enumerate(self.kernels):
             shared, size = self._place_shared([kernel], common, common_size)
+            self.shared.append(self._shared_table(kernel, shared))
             text, local_bytes, parameter_bytes = self._function(kernel, shared, number)
             bodies.append((text, 0, 0))
             alignment = max(
@@ -166,6 +170,7 @@ class _Translator:
                 for (name, kernel, file, line), count in self.refused.items()
             ),
             any(_is_asynchronous(f) for f in self.module.functions.values()),
+            tuple(self.shared),
         )
 
     def _refuse(self, name: str, function: str, file: str, line: int) -> None:
@@ -185,6 +190,10 @@ class _Translator:
                 placed[variable.name] = size
                 size += variable.size
         return placed, size
+
+    def _shared_table(self, kernel: Function, placed: dict[str, int]) -> tuple[tuple[str, int, int], ...]:
+        sizes = {v.name: v.size for f in (kernel, *self.device) for v in _shared_variables(f, self.module)}
+        return tuple((name, offset, sizes[name]) for name, offset in placed.items())
 
     def _function(self, function: Function, shared: dict[str, int], kernel: int = -1) -> tuple[str, int, int]:
         context = FunctionContext(self.context, function, shared)

@@ -164,6 +164,9 @@ _FENCE = re.compile(
     rf"|proxy\.tensormap::generic\.(acquire|release){_SCOPE})"
 )
 
+_SHARED_PROXY = re.compile(r"proxy\.async(\.shared.*)?|proxy\.async::generic\..*")
+"""Fences that order ordinary accesses to shared memory and those of asynchronous work."""
+
 
 def fence(context: FunctionContext, instruction: Instruction) -> str | None:
     modifiers = ".".join(instruction.modifiers)
@@ -171,7 +174,8 @@ def fence(context: FunctionContext, instruction: Instruction) -> str | None:
         return None
     if len(instruction.operands) != (2 if modifiers.startswith("proxy.tensormap::generic.acquire") else 0):
         return None
-    return f"__atomic_thread_fence(__ATOMIC_SEQ_CST); rt::burn(t, rt::fence_fuel, {context.site});"
+    told = "rt::watch::proxy_fence(t); " if _SHARED_PROXY.fullmatch(modifiers) else ""
+    return f"{told}__atomic_thread_fence(__ATOMIC_SEQ_CST); rt::burn(t, rt::fence_fuel, {context.site});"
 
 
 def nanosleep(context: FunctionContext, instruction: Instruction) -> str | None:

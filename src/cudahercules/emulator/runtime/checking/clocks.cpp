@@ -55,6 +55,21 @@ uint32_t Knowledge::known(uint32_t thread, uint32_t lane) const {
   return count;
 }
 
+uint32_t Knowledge::fenced(uint32_t thread) const {
+  const auto n = uint32_t(threads.size());
+  return 3 * n + n / block_threads * block_groups() + thread;
+}
+
+void Knowledge::fence(uint32_t thread) {
+  Knower& k = threads[thread];
+  auto* after = new Vector;
+  if (k.common.get()) after->counts = k.common.get()->counts;
+  for (uint32_t i = 0; i < threads.size(); i++)
+    if (const uint32_t count = known(thread, i)) after->raise(fenced(i), count);
+  k.common = Shared(after);
+  k.own[lane_thread]++;  // what it stores next is not fenced
+}
+
 // What the thread knows and has done so far is told; what it does next is not.
 void Knowledge::release(uint32_t thread, Told& to) {
   uint32_t lanes[own_lanes];

@@ -5,6 +5,9 @@
 // on it is an event (lane, count). A thread knows, for every lane, up to which count things are over as far as it
 // may rely on: an event is ordered before what the thread does now if its count is not above that.
 //
+// Asynchronous work out of shared memory sees an ordinary store only behind a proxy fence. So each thread has a
+// second lane, whose count says up to where its stores were fenced, by it or by one that knew of them.
+//
 // Most threads know the same most of the time (after a barrier, all of a block): the vector is shared, and each
 // thread keeps beside it what it knows of its own four lanes.
 #pragma once
@@ -106,6 +109,9 @@ struct Knowledge {
 
   uint32_t block_groups() const { return (block_threads + 127) / 128; }
   uint32_t index(const Thread& t) const { return t.block->cluster_rank * block_threads + t.linear; }
+  // The lane that says up to where stores of `thread` were fenced.
+  uint32_t fenced(uint32_t thread) const;
+  void fence(uint32_t thread);
   void own(uint32_t thread, uint32_t (&lanes)[own_lanes]) const;
   uint32_t known(uint32_t thread, uint32_t lane) const;
   void release(uint32_t thread, Told& to);

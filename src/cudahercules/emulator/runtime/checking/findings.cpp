@@ -84,6 +84,13 @@ void found_conflict(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, c
   });
 }
 
+void found_unfenced(Resident& b, Knowledge& k, uint32_t offset, uint32_t size, const Event& first, const Event& second) {
+  const char* kind = "unfenced";
+  add({kind, this_worker->launch->module, first.site, second.site, 0}, [&] {
+    return conflict(kind, b, k, offset, size, event(b, k, first, Touch::write), event(b, k, second, Touch::read));
+  });
+}
+
 void found_early_use(Resident& b, Knowledge& k, uint32_t offset, const Event& first, const Event& second) {
   const char* kind = "early_use";
   add({kind, this_worker->launch->module, first.site, second.site, 0}, [&] {

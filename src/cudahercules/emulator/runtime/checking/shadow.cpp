@@ -52,6 +52,15 @@ void remember_read(Cell& cell, Shadow& shadow, const Event& event) {
   cell.reads[shadow.victim++ % kept_reads] = event;
 }
 
+// Whether asynchronous work that [first, last) issues may not see a store by a thread that is ordered before it.
+bool unfenced(const Knowledge& k, const Event& write, const Event& now, uint32_t first, uint32_t last) {
+  const auto n = uint32_t(k.threads.size());
+  if (!write.there || write.lane >= n || now.lane < 2 * n) return false;  // cp.async is no other proxy
+  for (uint32_t thread = first; thread < last; thread++)
+    if (k.known(thread, k.fenced(write.lane)) >= write.count) return false;
+  return true;
+}
+
 bool same(const Event& a, const Event& b) {
   return a.lane == b.lane && a.count == b.count && a.how == b.how && a.there == b.there;
 }
@@ -83,6 +92,9 @@ void touch(Resident& b, Knowledge& k, const uint8_t* at, uint32_t size, Touch to
       if (!reported && !same(cell.write, fine)) {
         if (conflicts(k, cell.write, event, first, last)) {
           found_conflict(b, k, offset, size, cell.write, Touch::write, event, touch);
+          reported = true;
+        } else if (unfenced(k, cell.write, event, first, last)) {
+          found_unfenced(b, k, offset, size, cell.write, event);
           reported = true;
         } else {
           fine = cell.write;

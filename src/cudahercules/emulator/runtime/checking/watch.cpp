@@ -89,7 +89,7 @@ void begin(Cluster& c) {
     knower.own[lane_thread] = 1;
     knower.own[lane_copies] = knower.own[lane_bulk] = knower.own[lane_products] = 0;
   }
-  k.lanes = 3 * n + uint32_t(c.blocks.size()) * k.block_groups();
+  k.lanes = k.fenced(n);
   k.barriers.resize(16 * c.blocks.size());
   k.opened.resize(16 * c.blocks.size());
   for (Resident* b : c.blocks) {
@@ -115,6 +115,12 @@ uint32_t hottest(Thread& t, uint32_t site) {
   for (uint32_t s = 0; s < burns.size(); s++)
     if (site >= burns.size() || burns[s] > burns[site]) site = s;
   return site;
+}
+
+void proxy_fence(Thread& t) {
+  look_again();
+  Knowledge& k = knowledge(t);
+  k.fence(k.index(t));
 }
 
 // --- barriers -------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ void forget(Resident& b);    // the block's memory is given back
 void burnt(Thread& t, uint32_t site);                // a thread has used up its fuel there
 uint32_t hottest(Thread& t, uint32_t site);  // where that happened most often; `site` if nowhere
 
+void proxy_fence(Thread& t);  // fence.proxy.async: asynchronous work will see what the thread knows of
+
 // bar.sync and its kin: a thread arrives; the barrier opens for those that wait; the last one passes, too.
 void barrier_arrives(Thread& t, uint32_t id);
 void barrier_opens(Resident& b, uint32_t id);

@@ -23,6 +23,7 @@ static inline void forget(Resident&) {}
 static inline void burnt(Thread&, uint32_t) {}
 static inline uint32_t hottest(Thread&, uint32_t site) { return site; }
 
+static inline void proxy_fence(Thread&) {}
 static inline void barrier_arrives(Thread&, uint32_t) {}
 static inline void barrier_opens(Resident&, uint32_t) {}
 static inline void barrier_passes(Thread&, uint32_t) {}
