@@ -1,8 +1,9 @@
 """Rewards for training: functions of verdicts, each documented with its range.
 
 A verdict that says nothing about the candidate (an instruction that the emulator does not know, a machine
-that failed) has no reward: the functions raise :class:`NotJudged`, and the step is to be left out or repeated.
-The CPU judge times nothing; speeds from it do not exist, and what needs one raises :class:`NotTimed`.
+that failed) has no reward: the functions raise :class:`NotJudged`, and the step is to be left out or
+repeated. The CPU judge times nothing; speeds from it do not exist, and what needs one raises
+:class:`NotTimed`.
 
 >>> from cudahercules import grade, load_task
 >>> from cudahercules.rewards import milestone

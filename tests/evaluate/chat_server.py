@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,9 +33,10 @@ class Fail:
 class Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, script: Sequence[Say | Fail]):
+    def __init__(self, script: Sequence[Say | Fail], pause_s: float):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.lock = list(script), threading.Lock()
+        self.script, self.lock, self.pause_s = list(script), threading.Lock(), pause_s
+        self.answered = 0
         self.requests: list[dict[str, Any]] = []
 
     def next(self, request: dict[str, Any]) -> Say | Fail:
@@ -58,6 +60,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         item = self.server.next(body)
+        time.sleep(self.server.pause_s)
         if isinstance(item, Fail):
             self._fail(item)
         elif body.get("stream"):
@@ -99,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+        self.server.answered += 1
 
 
 USAGE = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -109,9 +113,9 @@ def _head(kind: str) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(*script: Say | Fail):
-    """A server that runs inside a ``with``."""
-    server = Server(script)
+def serving(*script: Say | Fail, pause_s: float = 0.0):
+    """A server that runs inside a ``with``; each answer takes ``pause_s`` seconds."""
+    server = Server(script, pause_s)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

@@ -24,6 +24,11 @@ def read_records(paths: Sequence[Path]) -> tuple[Record, ...]:
     return records
 
 
+def statuses(path: Path) -> list[str]:
+    """How the newest attempt at each evaluation in a directory ended (Inspect's words)."""
+    return [log.status for log in _latest(list(_logs(path)))]
+
+
 def first_error(path: Path) -> str:
     """What went wrong in the first sample of a directory that has no score; "" if all have one."""
     for log in _latest(list(_logs(path))):

@@ -16,7 +16,6 @@ from typing import Any
 from inspect_ai import Task as InspectTask
 from inspect_ai import eval_set
 from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.log import EvalLog
 from inspect_ai.model import CachePolicy, get_model
 from inspect_ai.model import Model as InspectModel
 from pydantic import Field
@@ -24,7 +23,7 @@ from pydantic import Field
 from cudahercules.build.toolchain import find_toolchain
 from cudahercules.errors import HerculesError, UsageError
 from cudahercules.evaluate import registry
-from cudahercules.evaluate.logs import first_error, read_records
+from cudahercules.evaluate.logs import first_error, read_records, statuses
 from cudahercules.evaluate.progress import Board, shown_on
 from cudahercules.score.record import Record
 from cudahercules.task.model import Model
@@ -87,7 +86,7 @@ def evaluate(
     changes.
 
     Raises UsageError for what the caller got wrong, MachineError for what this machine lacks: both before a
-    model is asked anything.
+    model is asked anything. Raises KeyboardInterrupt once an interrupted evaluation has closed its log.
     """
     task, model = inspect_task(call), inspect_model(call)
     find_toolchain()
@@ -96,9 +95,13 @@ def evaluate(
     done = _finished_samples(chosen) if resume else 0
     with shown_on(Board(total, tell, done)):
         try:
-            finished, _ = _run(call, task, model, chosen, display)
+            _run(call, task, model, chosen, display)
         except PrerequisiteError as error:
             raise UsageError(_plain(error)) from error
+    states = statuses(chosen)
+    if "cancelled" in states:
+        raise KeyboardInterrupt("the evaluation was cancelled")
+    finished = all(state == "success" for state in states)
     return Outcome(
         directory=chosen,
         finished=finished,
@@ -126,9 +129,7 @@ def inspect_model(call: Call) -> InspectModel:
         raise UsageError(f"{call.model}: {error}") from error
 
 
-def _run(
-    call: Call, task: InspectTask, model: InspectModel, directory: Path, display: str
-) -> tuple[bool, list[EvalLog]]:
+def _run(call: Call, task: InspectTask, model: InspectModel, directory: Path, display: str) -> None:
     generation: dict[str, Any] = {
         "temperature": call.temperature,
         "max_tokens": call.max_tokens,
@@ -139,7 +140,7 @@ def _run(
         generation["cache"] = CachePolicy(expiry="4W", scopes={"evaluation": str(directory.resolve())})
     given = {name: value for name, value in generation.items() if value is not None}
     with _quiet(display):
-        return eval_set(
+        eval_set(
             task,
             log_dir=str(directory),
             retry_attempts=1,
