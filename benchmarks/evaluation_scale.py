@@ -1,10 +1,11 @@
-"""Do memory, processes, descriptors or files grow over a long evaluation? 1,000 bundled answers on the CPU judge.
+"""Do memory, processes, descriptors or files grow over a long evaluation? 1,000 answers on the CPU judge.
 
     python benchmarks/evaluation_scale.py [--samples 1000] [--out results/evaluation_scale.json]
 
-Answers of replay/demo to one task, ten kinds in turn, go the whole way: extraction, build (from the cache after
-the first ten), recording, emulation, checks, Inspect's log. Every 25 samples the process is looked at: resident
-memory, children, threads, open descriptors, temporary files of ours. The last quarter is compared with the second.
+Answers of replay/demo to one task, ten kinds in turn, go the whole way: extraction, build (from the cache
+after the first ten), recording, emulation, checks, Inspect's log. Every 25 samples the process is looked at:
+resident memory, children, threads, open descriptors, temporary files of ours. The last quarter is compared
+with the second.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ they print. After the word stand marks:
     exit=1      the last command's exit code; exit=0,3 allows two (default 0)
     slow        only in the slow tier
     gpu         needs a GPU; counted as skipped elsewhere
+    inspect     needs the extra `evaluate`; left out where Inspect is not installed
     checkout    runs in the checkout, not in the session's directory
     ctrl-c      the last command runs until it has printed the lines shown, all but the last one, and
                 is then interrupted

@@ -38,6 +38,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("tasks/index", "Tasks"),
         ),
     ),
+    ("Models and agents", (("evaluating", "Evaluating models"),)),
     ("Adding a problem", (("new-family", "Tutorial"), ("task-format", "Task format"))),
     (
         "Limits and trust",
