@@ -30,6 +30,8 @@ from cudahercules.task.model import Task
 MAX_TEXT = 256 << 20
 MAX_DEPTH = 12
 """A plan nests no deeper than LaunchPlan, list, operation, list, relocation."""
+MAX_QUOTED = 200
+"""Characters of a plan's own text that a message repeats."""
 _NO_BRACKETS = bytes(c for c in range(256) if c not in b"[]{}")
 
 
@@ -63,9 +65,9 @@ def _first(error: ValidationError) -> str:
     problem = error.errors(include_url=False)[0]
     where = list(problem["loc"])
     if len(where) >= 2 and where[0] in ("prepare", "solve") and isinstance(where[1], int):
-        field = ".".join(map(str, where[3:])) or "op"
-        return f"{where[0]} operation {where[1]}, field {field}: {problem['msg']}"
-    return f"field {'.'.join(map(str, where)) or '(all)'}: {problem['msg']}"
+        field = ".".join(map(str, where[3:]))[:MAX_QUOTED] or "op"
+        return f"{where[0]} operation {where[1]}, field {field}: {problem['msg'][:MAX_QUOTED]}"
+    return f"field {'.'.join(map(str, where))[:MAX_QUOTED] or '(all)'}: {problem['msg'][:MAX_QUOTED]}"
 
 
 def plan_from_recording(
@@ -133,7 +135,7 @@ class _Raw:
                 if item["op"] not in ("record", "wait"):
                     self._count("operations other than events", MAX_OPERATIONS)
                 target.append(item)
-            elif "phase" in item and item["phase"] in self.phases:
+            elif item.get("phase") in ("prepare", "solve"):
                 target = self.phases[item["phase"]]
             elif "scratch" in item:
                 self._count("scratch buffers", MAX_SCRATCH_COUNT)
@@ -146,7 +148,7 @@ class _Raw:
             elif "answer" in item:
                 self._count("answers", MAX_ANSWERS)
                 self.answers.append({"question": item.get("to"), "answer": item["answer"]})
-            elif "stack_limit" in item:
+            elif item.keys() == {"stack_limit", "persisting_l2"}:
                 self.limits = item
             elif "end" not in item:
                 raise PlanError("the recording is damaged: a line of unknown kind")

@@ -181,7 +181,7 @@ def _contract(lines: list[bytes]) -> str | None:
         if line.startswith(b'{"contract"'):
             try:
                 return str(json.loads(line)["contract"])[:2000]
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise PlanError("the recording is damaged: a line is no JSON") from error
     return None
 
