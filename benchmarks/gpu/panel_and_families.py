@@ -2,8 +2,9 @@
 kernels against the best *library* of the panel.
 
 A member of each family comes first in everything: all their experts come up side by side while mutants
-are rejected, then the panels are ranked and honest candidates timed, one at a time. The other members
-follow, family by family: their panels, what is tuned for them, and their mutants.
+are rejected, then the panels are ranked and the tuned candidates timed, one at a time. The other members
+follow, family by family: their panels, what is tuned for them, and their mutants. Other honest candidates
+are graded by ``hercules demo``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cudahercules.judge.verdict import Verdict
 from cudahercules.measure import panel as panels
 from cudahercules.replay.interface import warm_process
 from cudahercules.task.load import all_tasks
-from cudahercules.task.model import Task, WorkloadRole
+from cudahercules.task.model import Target, Task, WorkloadRole
 
 FIRST = (
     "module/layernorm_fwd/bf16_4096@general",
@@ -72,7 +73,7 @@ def run(section: Section) -> None:
     for task in first:
         rank(section, task, ready)
     for task in first:
-        honest(section, task)
+        honest(section, task, only="tuned")
     must_fail(section, first, "hostile")
     if section.rehearsal:
         section.complete = True
@@ -105,9 +106,13 @@ def warm_up(section: Section, tasks: list[Task], without: tuple[str, ...]) -> se
     process is still busy with any of its tasks has not."""
     at = section.at
     coming: dict[tuple[str, str], list[Future[None]]] = {}  # by family and expert, who share a process
+    members: set[tuple[str, str]] = set()  # twins need it once
     for task in tasks:
         for expert in at.usable_experts(task):
-            if expert not in without and f"panel {task.id} {expert}" not in section.state:
+            own = task.id if panels.is_plan(task, expert) else f"{task.family}/{task.member}"
+            known = f"panel {task.id} {expert}" in section.state or (own, expert) in members
+            if expert not in without and not known and not twins_standings(section.state, task, expert):
+                members.add((own, expert))
                 futures = coming.setdefault((task.family, expert), [])
                 futures += [at.bring_up(task, expert, w) for w in task.workloads_of(WorkloadRole.BENCH)]
     deadline = min(time.monotonic() + WARM_UP_S, section.budget.end - 5)
@@ -126,20 +131,35 @@ def rank(section: Section, task: Task, ready: set[tuple[str, str]]) -> None:
     for expert in task.experts:
         key = f"panel {task.id} {expert.name}"
         if key not in section.state:
-            if expert.name in usable and (task.id, expert.name) not in ready:
+            twin = twins_standings(section.state, task, expert.name)
+            if expert.name in usable and twin is None and (task.id, expert.name) not in ready:
                 print(f"families: {key}: not ready in time", flush=True)
                 continue
             if not section.budget.allows(3):
                 return
-        found = section.attempt(key, partial(standings, at, task, expert.name))
+        found = section.attempt(key, partial(standings, section, task, expert.name))
         if found is not None and "failed" not in found:
             save(at, task, found, section.out)
 
 
-def standings(at: Station, task: Task, expert: str) -> dict[str, Any]:
-    panel = rank_panel(task, at, experts=(expert,), save=False)
+def standings(section: Section, task: Task, expert: str) -> dict[str, Any]:
+    if twin := twins_standings(section.state, task, expert):
+        return twin
+    panel = rank_panel(task, section.at, experts=(expert,), save=False)
     mine = tuple(s for s in panel.standings if s.expert == expert)
     return panel.model_copy(update={"standings": mine}).model_dump(mode="json")
+
+
+def twins_standings(state: State, task: Task, expert: str) -> dict[str, Any] | None:
+    """What is known of the same expert on the same member for another target: the same code on the same
+    workloads. A plan is built for its target and measured for each."""
+    if panels.is_plan(task, expert):
+        return None
+    for target in Target:
+        known = state.data.get(f"panel {task.family}/{task.member}@{target.value} {expert}")
+        if known is not None and "standings" in known:
+            return {**known, "task": task.id, "release": task.release}
+    return None
 
 
 def save(at: Station, task: Task, found: dict[str, Any], out: Path) -> None:
