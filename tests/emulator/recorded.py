@@ -15,6 +15,8 @@ from cudahercules.build.compile import compile_candidate
 from cudahercules.build.toolchain import find_cutlass
 from cudahercules.emulator.corpus.manifest import manifest
 from cudahercules.emulator.corpus.wheels import unpacked
+from cudahercules.emulator.examine import Examination, examine
+from cudahercules.emulator.findings import Finding
 from cudahercules.emulator.outcome import Completed
 from cudahercules.emulator.run import emulate
 from cudahercules.errors import MachineError
@@ -103,3 +105,11 @@ class Recorded:
         outcome = emulate(plan, self.artifact, contents, wall_s, asynchrony=asynchrony)
         assert isinstance(outcome, Completed), outcome
         return outcome
+
+    def findings(self, plan: LaunchPlan, arrays: Mapping[str, np.ndarray]) -> list[Finding]:
+        """What the checking build reports: races, missing waits, undefined reads. Outputs that a call does
+        not write are none of these."""
+        contents = {name: array.reshape(-1).view(np.uint8) for name, array in arrays.items()}
+        found = examine(plan, self.artifact, contents, 120)
+        assert isinstance(found, Examination) and found.ending == "completed", found
+        return [f for f in found.findings if f.kind != "unwritten"]

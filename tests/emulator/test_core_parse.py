@@ -176,10 +176,23 @@ def test_an_operand_that_cannot_be_read_spoils_one_instruction_only():
         ("hello", "PTX line 1"),
         (HEAD + ".entry k() { ret;", "ends in the middle"),
         (HEAD + ".global .texref t;", "not supported"),
-        (HEAD + ".entry k() { .reg .v4 .f32 %f; }", "vector registers"),
         (HEAD + "\x01", "cannot read"),
     ],
 )
 def test_bad_text(text, message):
     with pytest.raises(PtxError, match=message):
         parse(text)
+
+
+def test_vector_registers_are_their_components():
+    text = """.reg .v2 .f32 pair; .reg .v4 .b32 %q<2>; .reg .b64 %rd;
+    ld.global.v4.b32 %q1, [%rd];
+    max.f32 pair.x, pair.g, pair.r;
+    { .reg .v2 .f32 pair; mov.f32 pair.x, 0f00000000; }
+    """
+    load, most, move = body(text)
+    assert isinstance(load.operands[0], Vector)
+    names = [r.name for r in load.operands[0].elements]
+    assert len(set(names)) == 4 and all(r.type == "b32" for r in load.operands[0].elements)
+    x, y, again = most.operands
+    assert x == again and x != y and move.operands[0] != x

@@ -97,3 +97,12 @@ def test_answers(name, mode):
         assert len(set((c[first] - a[first]).tolist())) == 1
     else:
         assert np.array_equal(c, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_checking_build_finds_nothing(name):
+    groups = _built()
+    a = np.random.default_rng(5).integers(-50, 100, BLOCKS * THREADS).astype(np.int32)
+    arrays = {"a": a, "c": np.zeros_like(a), "sums": np.zeros(BLOCKS, np.int32)}
+    assert groups.findings(groups.plan(blocks=BLOCKS, which=1 + list(CASES).index(name)), arrays) == []

@@ -94,3 +94,11 @@ def test_blocks_in_a_row_wait_for_each_other():
         c = np.zeros_like(a)
         cub.run(plan, {"a": a, "c": c, "count": np.zeros_like(a)})
         assert np.array_equal(c, ALGORITHMS[name](a)[0])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_checking_build_finds_nothing(name):
+    cub = _built("90a")
+    a = np.random.default_rng(1).integers(-1200, 1200, 5000).astype(np.int32)
+    outputs = {"c": np.zeros_like(a), "count": np.zeros_like(a)}
+    assert cub.findings(cub.plan(n=5000, which=1 + list(ALGORITHMS).index(name)), {"a": a, **outputs}) == []

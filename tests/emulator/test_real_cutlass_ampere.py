@@ -88,3 +88,11 @@ def test_gemm(form, size, mode):
 @pytest.mark.parametrize("mode", ["late", "random:3"])
 def test_blocks_that_share_an_output_tile_take_turns(mode):
     _run("fp16", 128, 64, 512, 4, mode)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_checking_build_finds_nothing(form):
+    gemm = _built(form)
+    a, b = _operands(form, 136, 72, 208)
+    c = np.zeros((136, 72), NUMPY[FORMS[form].dtypes[1]])
+    assert gemm.findings(gemm.plan(m=136, n=72, k=208, slices=1), {"a": a, "b": b, "c": c}) == []

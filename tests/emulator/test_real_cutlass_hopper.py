@@ -77,3 +77,14 @@ def test_gemm(form, size, mode):
     # Hardware's fp8 products have fewer bits than the emulator's: the bound is for correct indexing.
     limit = 1e-4 if c_type is np.float32 else 2**-8 * np.abs(exact) + 1e-3
     assert (np.abs(c.astype(np.float64) - exact) <= limit).all()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_checking_build_finds_nothing(form):
+    """Code that is right has no races and misses no wait: pipelines, clusters and warp specialisation."""
+    gemm = _built(form)
+    a_type, c_type = (NUMPY[t.dtype.value] for t in (gemm.task.tensors[0], gemm.task.tensors[2]))
+    a, b = (np.ones((256, 192), a_type) for _ in range(2))
+    c = np.zeros((256, 256), c_type)
+    assert gemm.findings(gemm.plan(m=256, n=256, k=192), {"a": a, "b": b, "c": c}) == []
+    assert (c.astype(np.float64) == 192).all()

@@ -50,7 +50,7 @@ def coverage(
 ) -> None:
     """Compile the corpus of expert files and say which ones the emulator supports completely.
 
-    The first run fetches some 40 MB of packages and compiles for half an hour; all of it is cached.
+    The first run fetches some 100 MB of packages and compiles for half an hour; all of it is cached.
     Exit code 1 if any file was left out because time was up."""
     from datetime import date
 

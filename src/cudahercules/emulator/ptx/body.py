@@ -40,6 +40,7 @@ class _Scope:
     number: int
     parent: _Scope | None
     registers: dict[str, Register] = field(default_factory=dict)
+    vectors: dict[str, Vector] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
 
@@ -118,19 +119,30 @@ class BodyParser:
     def _registers(self) -> None:
         stream = self.stream
         type_ = stream.next().text[1:]
+        width = 1
         if type_ in ("v2", "v4"):
-            raise stream.error("vector registers are not supported")
+            width, type_ = int(type_[1:]), stream.next().text[1:]
         while True:
             name = stream.next().text
+            names = [name]
             if stream.accept("<"):
-                for index in range(integer(stream.next().text)):
-                    self._register(f"{name}{index}", type_)
+                names = [f"{name}{index}" for index in range(integer(stream.next().text))]
                 stream.expect(">")
-            else:
-                self._register(name, type_)
+            for one in names:
+                if width == 1:
+                    self._register(one, type_)
+                else:
+                    self._vector(one, type_, width)
             if not stream.accept(","):
                 break
         stream.expect(";")
+
+    def _vector(self, name: str, type_: str, width: int) -> None:
+        """A vector register: its components are registers, and alone its name means all of them."""
+        for component, alias in zip("xyzw"[:width], "rgba", strict=False):
+            self._register(f"{name}.{component}", type_)
+            self.scope.registers[f"{name}.{alias}"] = self.scope.registers[f"{name}.{component}"]
+        self.scope.vectors[name] = Vector(tuple(self.scope.registers[f"{name}.{c}"] for c in "xyzw"[:width]))
 
     def _register(self, name: str, type_: str) -> None:
         identifier = "R" + re.sub(r"\W", "_", name.removeprefix("%"))
@@ -285,12 +297,14 @@ class BodyParser:
             offset += sign * integer(self.stream.next().text)
         return offset
 
-    def _lookup(self, text: str) -> Register | Special | None:
+    def _lookup(self, text: str) -> Register | Special | Vector | None:
         scope: _Scope | None = self.scope
         name, _, part = text.rpartition(".")
         while scope is not None:
             if text in scope.registers:
                 return scope.registers[text]
+            if text in scope.vectors:
+                return scope.vectors[text]
             if part in _SELECTORS and name in scope.registers:
                 return replace(scope.registers[name], selector=part)
             scope = scope.parent
