@@ -173,7 +173,8 @@ def _compared(case: Case, device: Device, got: str, message: str, workload: str 
 def _machine(verdict: Verdict) -> str:
     mark = verdict.fingerprint
     driver = f", driver {mark.driver}" if mark.driver else ""
-    return f"{mark.device}{driver}; {mark.compiler}, sm_{mark.architecture}; {mark.sandbox}"
+    compiler = f"{mark.compiler}, sm_{mark.architecture}; " if mark.compiler else ""
+    return f"{mark.device}{driver}; {compiler}{mark.sandbox}"
 
 
 def difference(expected: Expected, got: str, message: str, workload: str, speed: str) -> str:
