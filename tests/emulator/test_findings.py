@@ -53,6 +53,7 @@ HOPPER = {
     "used_before_init_is_seen": ("mbarrier_misuse", "init", "arrive"),
     "never_initialised": ("mbarrier_misuse", "arrive"),
     "operands_overwritten": ("missing_wait", "product", "write"),
+    "accumulators_read_early": ("missing_wait", "read"),
     "neighbour_read_early": ("race", "write", "read"),
 }
 SOURCES = {**dict.fromkeys(MISTAKES, "mistakes.cu"), **dict.fromkeys(HOPPER, "mistakes_hopper.cu")}

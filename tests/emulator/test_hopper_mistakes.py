@@ -11,6 +11,7 @@ import pytest
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import from_text
 from cudahercules.build.compile import compile_candidate
+from cudahercules.emulator.examine import Examination, examine
 from cudahercules.emulator.outcome import Completed, Fault
 from cudahercules.emulator.run import emulate
 from cudahercules.measure.profiles import load_profile
@@ -85,12 +86,16 @@ def _recorded(change: tuple[str, str] | None) -> tuple[LaunchPlan, Artifact]:
     return plan, artifact
 
 
-def _run(plan: LaunchPlan, artifact: Artifact, mode: str) -> str:
-    """``right``, ``wrong``, or what the fault is."""
+def _operands() -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal(s).astype(ml_dtypes.bfloat16) for s in ((M, K), (K, N)))
     c = np.full((M, N), np.nan, ml_dtypes.bfloat16)
-    contents = {name: x.reshape(-1).view(np.uint8) for name, x in (("a", a), ("b", b), ("c", c))}
+    return a, b, c, {name: x.reshape(-1).view(np.uint8) for name, x in (("a", a), ("b", b), ("c", c))}
+
+
+def _run(plan: LaunchPlan, artifact: Artifact, mode: str) -> str:
+    """``right``, ``wrong``, or what the fault is."""
+    a, b, c, contents = _operands()
     outcome = emulate(plan, artifact, contents, 60, asynchrony=mode)
     if isinstance(outcome, Fault):
         return outcome.what
@@ -109,3 +114,29 @@ def test_the_sound_kernel_is_right_in_every_mode():
 def test_mistakes(name):
     old, new, expected = MISTAKES[name]
     assert _run(*_recorded((old, new)), "late") == expected
+
+
+# What the checking build says of each, whatever the order: also of those whose result is right in it.
+FOUND = {
+    "the full stage is not waited for": "missing_wait",
+    "the empty stage is not waited for": "mbarrier_misuse",
+    "stores still read what is written": "missing_wait",
+    "blocks leave before their neighbours": "fault",
+    "blocks do not meet at the start": "fault",
+    "products are not waited for": "missing_wait",
+    "stages are given back before the products": "missing_wait",
+}
+
+
+@pytest.mark.parametrize("mode", ["late", "eager"])
+@pytest.mark.parametrize("name", FOUND)
+def test_the_checking_build_names_mistakes_in_every_order(name, mode):
+    old, new, _ = MISTAKES[name]
+    found = examine(*_recorded((old, new)), _operands()[3], 60, asynchrony=mode)
+    assert isinstance(found, Examination) and FOUND[name] in {f.kind for f in found.findings}, found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_checking_build_finds_nothing_in_the_sound_kernel(mode):
+    found = examine(*_recorded(None), _operands()[3], 60, asynchrony=mode)
+    assert isinstance(found, Examination) and (found.ending, found.findings) == ("completed", ())

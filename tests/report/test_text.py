@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -130,6 +131,25 @@ def test_every_kind_can_be_shown(case):
             assert word in text, (verdict.kind, word, text)
         assert brief(verdict) and "\n" not in brief(verdict)
         assert explanation(verdict)
+
+
+def test_what_the_cpu_judge_saw_names_the_command_that_looks_for_its_cause(case):
+    wrong = case.incorrect("odd", WRONG, (ROW,), "late", ("eager",))
+    assert (
+        f"hercules debug {wrong.task} '{clean(wrong.candidate)}' --workload odd --async late --seed 5eed"
+        in text_of(wrong)
+    )
+    fault = Fault(what="deadlock", message="threads wait", kernel="k")
+    assert "hercules debug" in text_of(case.crash("smoke", fault))
+    assert "--async" not in text_of(case.crash("smoke", fault))
+    assert "hercules debug" in text_of(case.timeout("run", "too slow", 2.0, "smoke"))
+    for verdict in (
+        case.host_crash("smoke", "it crashed"),
+        case.timeout("record", "too slow", 2.0, "smoke"),
+        case.contract_error("no", "smoke"),
+        replace(case, device="NVIDIA H200").incorrect("odd", WRONG, (ROW,)),
+    ):
+        assert "hercules debug" not in text_of(verdict)
 
 
 def test_errors_come_before_warnings(case):

@@ -41,6 +41,7 @@ UNWRITTEN = "The grid is too small, or a bounds check leaves out the last rows o
 OUT_OF_FUEL = (
     "A loop has no end there: its condition never changes, or a thread waits for one that never comes."
 )
+UNFINISHED = "wgmma.wait_group is missing before accumulators are read, or lets the last products go on."
 UNFENCED = (
     "fence.proxy.async is missing after the stores, in the threads that store, before the barrier that lets "
     "the asynchronous work begin."

@@ -40,9 +40,12 @@ class Diagnosis:
         ] = {}
         within_warp: set[object] = set()
         early: list[findings.MbarrierMisuse] = []
+        unfinished: list[findings.MissingWait] = []
         for entry in self.message.get("findings", ()):
             if entry["kind"] == "early_use":
                 early.append(self._early_use(entry))
+            if entry["kind"] == "unfinished":
+                unfinished.append(self._unfinished(entry))
             if entry["kind"] not in ("conflict", "unfenced"):
                 continue
             found = self._unfenced(entry) if entry["kind"] == "unfenced" else self._conflict(entry)
@@ -58,7 +61,7 @@ class Diagnosis:
                 within_warp.add(key)
             elif not entry.get("same_warp"):
                 within_warp.discard(key)
-        return [*merged.values(), *_one_each(early)]
+        return [*merged.values(), *unfinished[:1], *_one_each(early)]
 
     def uninitialised(self) -> list[findings.UninitialisedRead]:
         """Reads of what nothing had written, one a line, whether the answer depends on them or not."""
@@ -151,6 +154,16 @@ class Diagnosis:
         if asynchronous:
             return findings.MissingWait(message=f"missing wait: {what} {pair}", **known)
         return findings.SharedRace(message=f"race: {what} {pair}", **known)
+
+    def _unfinished(self, entry: Message) -> findings.MissingWait:
+        place = self._place(entry)
+        return findings.MissingWait(
+            message=f"missing wait: an accumulator of wgmma is read {_where(place)} by {_who(place)}, and "
+            "its product has not been waited for",
+            cause=causes.UNFINISHED,
+            place=place,
+            count=entry["count"],
+        )
 
     def _unfenced(self, entry: Message) -> findings.MissingFence:
         first, second = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])

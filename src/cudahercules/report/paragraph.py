@@ -48,8 +48,7 @@ def explanation(verdict: Verdict) -> str:
     where = f"In workload {workload}: " if workload else ""
     text = f"{where}{verdict.message}{_source(verdict)}"
     if verdict.kind == "incorrect":
-        advice = f"`--async {verdict.asynchrony}` repeats it." if verdict.right_in else ""
-        text = f"{text.rstrip('.')}. {advice or hint(verdict.wrong)}".rstrip()
+        text = f"{text.rstrip('.')}. {'' if verdict.right_in else hint(verdict.wrong)}".rstrip()
         names = [row.workload for row in verdict.passed]
         if names:
             text += f" Passed before: {', '.join(names)}."

@@ -7,6 +7,7 @@ The paragraph comes from :mod:`cudahercules.report.paragraph`, colours and width
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from cudahercules.names import demangled
@@ -54,6 +55,8 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
         out.print(checks_table(checked, is_wide(out)))
     if verdict.kind == "correct":
         out.print(kernels_table(verdict.kernels, is_wide(out)))
+    if step := next_step(verdict):
+        say(out, step)
     for line in footer(verdict):
         say(out, line, style="dim")
 
@@ -145,6 +148,22 @@ def timing_table(timing: Timed, wide: bool) -> Table:
     columns += ["opponent"] if wide or many else []
     columns += ["pairs in instances"] if wide else []
     return table(columns, rows, right=("ratio", "interval", "us", "opponent us"), whole=columns[:6])
+
+
+def next_step(verdict: Verdict) -> str:
+    """The command that looks for the cause of what the CPU judge saw; "" where it cannot."""
+    if verdict.fingerprint.device != "cpu emulator" or not getattr(verdict, "workload", ""):
+        return ""
+    if verdict.kind not in ("incorrect", "crash", "timeout") or getattr(verdict, "stage", "run") != "run":
+        return ""
+    if verdict.kind == "crash" and verdict.fault.what == "host_code":
+        return ""
+    order = getattr(verdict, "asynchrony", "")
+    more = f" --async {order}" if order else ""
+    return (
+        f"Look for the cause: hercules debug {verdict.task} {quote(verdict.candidate)} "
+        f"--workload {verdict.workload}{more} --seed {verdict.seed}"
+    )
 
 
 def footer(verdict: Verdict) -> tuple[str, str]:

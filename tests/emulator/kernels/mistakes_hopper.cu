@@ -161,6 +161,18 @@ KERNEL operands_overwritten(const int* in, int* out, int sound) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])::"memory");
   out[threadIdx.x] = int(d[0] + d[1] + d[2] + d[3]);
 }
+KERNEL accumulators_read_early(const int* in, int* out, int sound) {
+  __shared__ __align__(128) uint32_t s[640];
+  for (int i = threadIdx.x; i < 640; i += 128) s[i] = 0;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  float d[4] = {};
+  product(d, s);
+  if (sound) asm volatile("wgmma.wait_group.sync.aligned 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])::"memory");
+  const float sum = d[0] + d[1] + d[2] + d[3];  // mark: accumulators_read_early read
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  out[threadIdx.x] = int(sum) + in[threadIdx.x];
+}
 extern "C" __global__ void __cluster_dims__(2, 1, 1) neighbour_read_early(const int* in, int* out, int sound) {
   __shared__ int s[128];
   const auto meet = [] {

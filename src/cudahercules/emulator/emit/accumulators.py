@@ -66,3 +66,18 @@ def after_copy(names: dict[str, int], instruction: Instruction) -> str:
         return ""
     to, origin = names[target.name], names[source.name]
     return f" if (ACC.untils[{origin}] | ACC.untils[{to}]) rt::wgmma_moved(ACC, {to}, {origin});"
+
+
+_ALL_READ = frozenset(("st", "red", "call", "bar", "barrier"))
+
+
+def reads(names: dict[str, int], instruction: Instruction) -> list[int]:
+    """The accumulators that ``instruction`` computes with, not those that it copies or multiplies into."""
+    if not names or instruction.opcode == "wgmma" or is_copy(instruction):
+        return []
+    operands = instruction.operands if instruction.opcode in _ALL_READ else instruction.operands[1:]
+    found: list[int] = []
+    for operand in operands:
+        elements = operand.elements if isinstance(operand, Vector) else (operand,)
+        found += [names[e.name] for e in elements if isinstance(e, Register) and e.name in names]
+    return sorted(set(found))

@@ -277,6 +277,8 @@ class _Translator:
                 reason = f"{instruction.name} ({error})"
         if text is not None:
             text += accumulators.after_copy(context.accumulators, instruction)
+            for index in accumulators.reads(context.accumulators, instruction):
+                text = f"rt::watch::product_read(ACC, {index}, {context.site}); {text}"
         if text is None:
             if instruction.opcode == "call":
                 reason = instruction.text.rstrip(";")

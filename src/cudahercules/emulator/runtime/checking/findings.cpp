@@ -106,6 +106,13 @@ void found_uninitialised(Thread& t, const char* space, uint64_t at, uint32_t siz
   });
 }
 
+void found_unfinished(Thread& t, uint32_t site) {
+  add({"unfinished", t.worker->launch->module, site, 0, 0}, [&] {
+    return std::string("\"kind\":\"unfinished\",") + place(*t.worker) + ",\"block\":" + triple(t.block->ctaid) +
+           ",\"thread\":" + triple(t.tid) + ",\"site\":" + std::to_string(site);
+  });
+}
+
 std::string found() {
   std::string list;
   for (const Key& key : order) {

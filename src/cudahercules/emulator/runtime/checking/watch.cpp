@@ -285,6 +285,10 @@ void wgmma_reads(Thread& t, const WgmmaForm& form, const WgmmaOperands& operands
                   const_cast<void*>(static_cast<const void*>(&read)));
 }
 
+void product_read(Accumulators& acc, uint32_t index, uint32_t site) {
+  if (acc.until[index]) found_unfinished(acc.thread, site);
+}
+
 void wgmma_waited(Thread& t, uint64_t products) {
   Knowledge& k = knowledge(t);
   uint32_t& own = k.threads[k.index(t)].own[lane_products];

@@ -12,6 +12,7 @@ struct Cluster;
 struct Warp;
 struct WgmmaForm;
 struct WgmmaOperands;
+struct Accumulators;
 
 namespace watch {
 
@@ -63,6 +64,8 @@ void bulk_reads(Thread& t, const uint8_t* from, uint32_t size, const uint8_t* ba
 void bulk_waited(Thread& t, uint32_t groups_left);
 // Product `number` (from 0) of the thread's warpgroup, issued by all of its threads.
 void wgmma_reads(Thread& t, const WgmmaForm& form, const WgmmaOperands& operands, uint64_t number, uint32_t site);
+// Register `index` of the accumulators is read for something else than another product.
+void product_read(Accumulators& acc, uint32_t index, uint32_t site);
 void wgmma_waited(Thread& t, uint64_t products);
 
 // Global memory that begins undefined: outputs and scratch.

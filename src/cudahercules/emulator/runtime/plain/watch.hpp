@@ -10,6 +10,7 @@ struct Cluster;
 struct Warp;
 struct WgmmaForm;
 struct WgmmaOperands;
+struct Accumulators;
 
 namespace watch {
 
@@ -47,6 +48,7 @@ static inline void bulk_writes(Thread&, const uint8_t*, uint32_t, const uint8_t*
 static inline void bulk_reads(Thread&, const uint8_t*, uint32_t, const uint8_t*, uint32_t, uint32_t) {}
 static inline void bulk_waited(Thread&, uint32_t) {}
 static inline void wgmma_reads(Thread&, const WgmmaForm&, const WgmmaOperands&, uint64_t, uint32_t) {}
+static inline void product_read(Accumulators&, uint32_t, uint32_t) {}
 static inline void wgmma_waited(Thread&, uint64_t) {}
 
 static inline void track(uint64_t, uint64_t) {}
