@@ -13,7 +13,7 @@ from cudahercules.judge.verdict import VERDICT
 from cudahercules.measure import panel as panels
 from cudahercules.measure.counters import Reading
 from cudahercules.measure.panel import Standing, TaskPanel
-from cudahercules.record.plan import DeviceAnswer
+from cudahercules.record.plan import ARENA_BASE, Buffer, DeviceAnswer
 from cudahercules.replay.interface import AnswersDiffer, ContestantLost, ExpertDeclined, OutOfMemory
 from cudahercules.task.model import Expert, WorkloadRole
 
@@ -261,6 +261,20 @@ def test_too_little_memory_is_said_with_numbers(grade, station):
     verdict = grade()
     assert verdict.kind == "infrastructure_error"
     assert "us_55 needs" in verdict.message and "1.0 GiB are free" in verdict.message
+
+
+@pytest.mark.parametrize("workload", ["smoke", "four", "us_300"])
+def test_scratch_that_no_card_can_hold_twice_is_the_candidates_doing(grade, make_plan, monkeypatch, workload):
+    def hoards(artifact, task, asked, profile):
+        plan = make_plan(task, asked)
+        size = (36 << 30) if asked.name == workload else 4096
+        scratch = Buffer(name="scratch 0", kind="scratch", address=ARENA_BASE + (1 << 40), size=size)
+        return plan.model_copy(update={"buffers": (*plan.buffers, scratch)})
+
+    monkeypatch.setattr(gpu_grading, "record", hoards)
+    verdict = grade()
+    assert (verdict.kind, verdict.workload) == ("contract_error", workload)
+    assert "36.0 GiB of scratch memory" in verdict.message and "35.0 GiB are allowed" in verdict.message
 
 
 def test_memory_needed_counts_everybody(task, make_plan):

@@ -18,6 +18,7 @@ from cudahercules.errors import MachineError, PlanError
 from cudahercules.judge.answers_gpu import DeviceAnswers
 from cudahercules.judge.answers_host import HostAnswers
 from cudahercules.judge.evidence import Evidence
+from cudahercules.judge.gpu_memory import too_much_scratch
 from cudahercules.judge.instructions import instruction_mixes
 from cudahercules.judge.lanes import LANES, Lanes
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
@@ -146,6 +147,8 @@ class Grading:
         except PlanError as error:
             self.end(self.case.contract_error(f"the recorded plan is not valid: {error}", workload.name))
         if isinstance(result, LaunchPlan):
+            if excess := too_much_scratch(result, self.at.gpu.memory):
+                self.end(self.case.contract_error(excess, workload.name))
             self.evidence.plans[workload.name] = result
             return result
         if result.kind == "timeout":
@@ -245,9 +248,10 @@ class Grading:
         if len(self.lanes.lanes) < 2 or not future.done() or future.exception() is not None:
             return False
         result = future.result()
-        if isinstance(result, LaunchPlan):
-            self.evidence.plans[workload.name] = result
-        return isinstance(result, LaunchPlan)
+        if not isinstance(result, LaunchPlan) or too_much_scratch(result, self.at.gpu.memory):
+            return False
+        self.evidence.plans[workload.name] = result
+        return True
 
     def _check(self, workload: Workload, opened: Future[Contestant], answers: Answers) -> Checked:
         self.case.notify(f"running {workload.name}")

@@ -24,6 +24,21 @@ def memory_needed(task: Task, workload: Workload, plan: LaunchPlan, expert: bool
     return candidate + opponent + CONTEXT_BYTES + reference_bytes(task, workload) + kept
 
 
+def too_much_scratch(plan: LaunchPlan, gpu_bytes: int) -> str | None:
+    """Why a plan's scratch is more than a candidate may have on a GPU of this size, or None.
+
+    Half of the card is for the candidate's instances. What does not fit is the candidate's doing: else it
+    could choose an infrastructure error, which counts against nobody."""
+    scratch = sum(b.size for b in plan.buffers if b.kind == "scratch")
+    most = gpu_bytes // (2 * LANES)
+    if scratch <= most:
+        return None
+    return (
+        f"{scratch / 2**30:.1f} GiB of scratch memory: a GPU of {gpu_bytes / 2**30:.0f} GiB has to hold "
+        f"{LANES} instances of a candidate beside its opponent, at most {most / 2**30:.1f} GiB are allowed here"
+    )
+
+
 def rivals_memory(task: Task, workload: Workload, plan: LaunchPlan) -> int:
     """What a candidate in the expert's place needs beyond an expert: its own arena and kept outputs."""
     outputs = sum(task.nbytes(t, workload) for t in task.outputs)
