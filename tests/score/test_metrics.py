@@ -151,7 +151,7 @@ def test_groups_effort_and_rounds_are_printed():
     text = render(summaries(records), "md")
     assert "| kernel/a |" in text and "| kernel/b |" in text
     assert "20 tokens in, 10 out, 1.00 US$, 4 s" in text
-    assert "6 rounds in 2 answers: 2 regressions, 2 cycles, 0 drifts" in text
+    assert "6 rounds (for an agent, checks) in 2 answers: 2 regressions, 2 cycles, 0 drifts" in text
     assert "not right in the final verdict 1" in text
 
 

@@ -120,9 +120,10 @@ def _effort(summary: Summary) -> Iterator[str]:
     r = summary.rounds
     if r is not None:
         yield (
-            f"{r.rounds} rounds in {_counted(r.answers, 'answer')}: {r.regressions} regressions, "
-            f"{r.cycles} cycles, {r.drifts} drifts to slower code. Right under guidance {r.guided_correct}, "
-            f"of which not right in the final verdict {r.misled}."
+            f"{_counted(r.rounds, 'round')} (for an agent, checks) in {_counted(r.answers, 'answer')}: "
+            f"{_counted(r.regressions, 'regression')}, {_counted(r.cycles, 'cycle')}, "
+            f"{_counted(r.drifts, 'drift')} to slower code. Right under guidance {r.guided_correct}, of "
+            f"which not right in the final verdict {r.misled}."
         )
 
 
