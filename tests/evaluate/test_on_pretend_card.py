@@ -1,5 +1,5 @@
-"""scripts/gpu/eval.sh on the pretend H200, where no kernel computes anything and every answer that runs is right:
-the way from an answer over the GPU's queue to speeds, without their worth."""
+"""scripts/gpu/eval.sh on the pretend H200, where no kernel computes anything and every answer that runs is
+right: the way from an answer over the GPU's queue to speeds, without their worth."""
 
 from __future__ import annotations
 

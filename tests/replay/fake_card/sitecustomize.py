@@ -46,6 +46,7 @@ def _grade(module):
 PATCHES = {
     "cudahercules.judge.answers_gpu": _answers,
     "cudahercules.judge.gpu_grading": _gpu,
+    "cudahercules.judge.answers_host": _gpu,
     "cudahercules.judge.grade": _grade,
 }
 
