@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from emulated import KERNELS, Program, compile_ptx
 
+from cudahercules.emulator import native
 from cudahercules.emulator.examine import Examination, examine
 from cudahercules.emulator.findings import Finding, Place
 
@@ -204,6 +206,12 @@ def test_a_missing_barrier_after_a_wait_is_told_from_a_missing_wait(tmp_path):
     (alone,) = examined(tmp_path, "copy_not_waited_for", sound=False).findings
     (others,) = examined(tmp_path, "copy_without_barrier", sound=False).findings
     assert "barrier" not in alone.cause and "barrier" in others.cause
+
+
+def test_a_process_that_dies_is_a_finding(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false"))
+    found = examined(tmp_path, "unwritten", sound=True)
+    assert found.ending == "fault" and "status 1" in found.findings[0].message
 
 
 def test_a_refused_module_is_said_to_be_unsupported(tmp_path):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from cudahercules.emulator.findings import Touch
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cudahercules.emulator.findings import Touch
 
 ASYNCHRONOUS = ("cp.async", "bulk_copy", "bulk_store", "wgmma")
 

@@ -223,9 +223,10 @@ class Diagnosis:
         message = self.message
         what = message["what"]
         sites = self._sites[message["module"]]
+        fault = fault_of(message, self.space, sites)
         known: dict[str, Any] = {
-            "message": fault_of(message, self.space, sites).message,
-            "cause": causes.OF_FAULT.get(what, ""),
+            "message": fault.message,
+            "cause": fault.cause,
             "place": self._place(message),
         }
         groups = tuple(self._group(g) for g in message.get("groups", ()))
@@ -264,7 +265,6 @@ class Diagnosis:
         message = self.message
         known["access"] = ("read", "write", "atomic operation")[message["access"]]
         known["size"] = size = message["size"]
-        inside_of_read_only = False
         if message["space"] == "global":
             region = self.space.nearest(message["address"], size)
             known["offset"] = message["address"] - (region.address if region else 0)
@@ -272,17 +272,12 @@ class Diagnosis:
             if region is not None:
                 known["memory"] = "buffer" if region.kind == "b" else "variable"
                 known |= {"name": region.name, "extent": region.size}
-                inside_of_read_only = self.space.holding(message["address"], size) is not None
-            elif message["address"] < 1 << 16:
-                known["cause"] = causes.OF_FAULT["null"]
         else:
             known["memory"] = "parameters" if message["space"] == "param" else message["space"]
             known["offset"] = message.get("offset", message.get("address", 0))
             known["extent"] = message.get("limit")
         if message["what"] == "misaligned":
             return findings.Misaligned(**known)
-        if inside_of_read_only:
-            known["cause"] = causes.OF_FAULT["read_only"]
         return findings.OutOfBounds(distance=_distance(known["offset"], size, known.get("extent")), **known)
 
 

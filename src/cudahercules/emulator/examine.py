@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from cudahercules.build.artifact import Artifact
-from cudahercules.emulator import native
+from cudahercules.emulator import causes, findings, native
 from cudahercules.emulator.asynchrony import LATE
 from cudahercules.emulator.diagnose import Diagnosis
 from cudahercules.emulator.findings import Finding, UninitialisedRead
@@ -50,7 +50,9 @@ def examine(
     run = _checked(plan, artifact, contents, wall_s, asynchrony, POISON)
     if isinstance(run.outcome, Unsupported):
         return run.outcome
-    diagnosis = _diagnosis(run, wall_s)
+    if run.message is None or run.space is None:
+        return _without_message(run.outcome, asynchrony)
+    diagnosis = Diagnosis(run.message, run.space, run.modules, f"{wall_s:g} s")
     found: list[Finding] = [*diagnosis.conflicts()]
     undefined = _not_explained(diagnosis.uninitialised(), found)
     if undefined and _depends(plan, artifact, before, run.outcome, contents, wall_s, asynchrony):
@@ -76,15 +78,21 @@ def _checked(
     return run_plan(plan, artifact, contents, wall_s, How(native.CHECKING, 1, asynchrony, poison))
 
 
-def _diagnosis(run: Run, wall_s: float) -> Diagnosis:
-    # A process that died without a message has its fault in the outcome alone.
-    outcome = run.outcome
-    message = run.message or {
-        "kind": "fault",
-        "what": outcome.what if isinstance(outcome, Fault) else "unknown",
-    }
-    assert run.space is not None
-    return Diagnosis(message, run.space, run.modules, f"{wall_s:g} s")
+def _without_message(outcome: Outcome, asynchrony: str) -> Examination:
+    """The process ended, or was ended, before it could say anything."""
+    if isinstance(outcome, OutOfFuel):
+        limit = findings.OutOfFuel(
+            message=f"the plan did not end within {outcome.limit}",
+            cause=causes.OUT_OF_FUEL,
+            place=findings.Place(),
+            limit=outcome.limit,
+        )
+        return Examination(ending="out_of_fuel", asynchrony=asynchrony, findings=(limit,))
+    assert isinstance(outcome, Fault), outcome
+    fault = findings.OtherFault(
+        message=outcome.message, cause=outcome.cause, place=findings.Place(), what=outcome.what
+    )
+    return Examination(ending="fault", asynchrony=asynchrony, findings=(fault,))
 
 
 def _not_explained(reads: list[UninitialisedRead], found: list[Finding]) -> list[UninitialisedRead]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
+from cudahercules.emulator import causes
 from cudahercules.emulator.emit.context import FUNCTION_BASE, Site
 from cudahercules.emulator.outcome import Dim3, Fault
 from cudahercules.emulator.space import Space
@@ -91,15 +92,28 @@ def fault_of(message: dict[str, Any], space: Space, sites: list[Site]) -> Fault:
     return Fault(
         what=message["what"],
         message=text,
+        cause=_cause(message, space),
         kernel=kernel,
         block=block,
         thread=None if "groups" in message else thread,
         file=shown_file(site.file),
         line=site.line,
+        callers=tuple(map(shown_place, site.callers)),
         instruction=site.instruction,
         threads=groups,
         printed=message.get("printed", ""),
     )
+
+
+def _cause(message: dict[str, Any], space: Space) -> str:
+    what = message["what"]
+    if what == "out_of_bounds" and message["space"] == "global":
+        address, size = message["address"], message["size"]
+        if space.holding(address, size) is not None:
+            what = "read_only"
+        elif address < 1 << 16 and space.nearest(address, size) is None:
+            what = "null"
+    return causes.OF_FAULT.get(what, "")
 
 
 def _dim3(values: list[int]) -> Dim3:

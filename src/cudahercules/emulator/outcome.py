@@ -33,18 +33,21 @@ class Fault(Model):
     trap, assertion, invalid_function, stack_overflow, illegal_instruction, mbarrier_misuse,
     cluster_misuse, bulk_copy (alignment, size or tensor map of a bulk copy), missing_wait (an
     asynchronous copy was never waited for). ``message`` is one
-    sentence for a person (buffer, offset and distance included); ``threads`` groups the threads
-    concerned by line in deadlock reports.
+    sentence for a person (buffer, offset and distance included), ``cause`` one on the likely cause;
+    ``callers`` are the call sites through which code of the line was inlined (``file:line``, inside out);
+    ``threads`` groups the threads concerned by line in deadlock reports.
     """
 
     kind: Literal["fault"] = "fault"
     what: str
     message: str
+    cause: str = ""
     kernel: str
     block: Dim3 | None = None
     thread: Dim3 | None = None
     file: str = ""
     line: int = 0
+    callers: tuple[str, ...] = ()
     instruction: str = ""
     threads: tuple[str, ...] = ()
     printed: str = ""

@@ -47,6 +47,8 @@ def explanation(verdict: Verdict) -> str:
     workload = getattr(verdict, "workload", "")
     where = f"In workload {workload}: " if workload else ""
     text = f"{where}{verdict.message}{_source(verdict)}"
+    if verdict.kind == "crash" and verdict.fault.cause:
+        text = f"{text.rstrip('.')}. Likely cause: {verdict.fault.cause}"
     if verdict.kind == "incorrect":
         text = f"{text.rstrip('.')}. {'' if verdict.right_in else hint(verdict.wrong)}".rstrip()
         names = [row.workload for row in verdict.passed]

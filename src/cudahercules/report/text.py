@@ -161,7 +161,7 @@ def next_step(verdict: Verdict) -> str:
     order = getattr(verdict, "asynchrony", "")
     more = f" --async {order}" if order else ""
     return (
-        f"Look for the cause: hercules debug {verdict.task} {quote(verdict.candidate)} "
+        f"To look closer: hercules debug {verdict.task} {quote(verdict.candidate)} "
         f"--workload {verdict.workload}{more} --seed {verdict.seed}"
     )
 
