@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cudahercules.build.toolchain import Toolchain, find_toolchain
-from cudahercules.cache import digest, entry
+from cudahercules.cache import cache_root, digest, entry
 from cudahercules.emulator.corpus.manifest import ARCHITECTURE, OWN, TOOLKIT, ExpertFile, manifest
 from cudahercules.emulator.corpus.wheels import include_directories, unpacked
 from cudahercules.errors import MachineError
@@ -42,6 +42,12 @@ def key_of(file: ExpertFile, target: str) -> str:
         "corpus", find_toolchain().identity, ARCHITECTURE[target], *_FLAGS, *file.flags, file.path, *wheels,
         text, header,
     )  # fmt: skip
+
+
+def at_hand(file: ExpertFile, target: str) -> bool:
+    """Whether ``compiled`` would find the file in the cache."""
+    key = key_of(file, target)
+    return (cache_root() / "corpus" / key[:2] / key).is_dir()
 
 
 def compiled(file: ExpertFile, target: str) -> Compiled:

@@ -18,7 +18,7 @@ from cudahercules.build.toolchain import find_toolchain
 from cudahercules.cache import digest, entry
 from cudahercules.emulator import native
 from cudahercules.emulator.check import unsupported
-from cudahercules.emulator.corpus.compiled import Compiled, compiled
+from cudahercules.emulator.corpus.compiled import Compiled, at_hand, compiled
 from cudahercules.emulator.corpus.manifest import ExpertFile, manifest
 from cudahercules.errors import UsageError
 from cudahercules.task.model import Model
@@ -81,8 +81,8 @@ def survey(
     notify: Callable[[str], None] | None = None,
 ) -> Survey:
     """Compile and look. ``jobs`` compilers run at a time (each may take 4 GB); after ``within_s`` seconds no
-    new one starts, and what is left is ``not_tried``. What is finished stays in the cache, so that a run that
-    was interrupted goes on where it stopped. Raises MachineError."""
+    new one starts, and what is not in the cache is ``not_tried``. What is finished stays in the cache, so that
+    a run that was interrupted goes on where it stopped. Raises MachineError."""
     rows: dict[tuple[str, str], Row] = {}
     for row in _rows(chosen, jobs, within_s):
         rows[row.file, row.target] = row
@@ -103,7 +103,8 @@ def _rows(chosen: Sequence[tuple[ExpertFile, str]], jobs: int, within_s: float |
         while waiting or running:
             while waiting and len(running) < jobs:
                 file, target = waiting.pop()
-                if within_s is not None and time.monotonic() - start > within_s:
+                late = within_s is not None and time.monotonic() - start > within_s
+                if late and not at_hand(file, target):
                     yield Row(file=file.name, origin=file.origin, target=target, status="not_tried")
                 else:
                     running.add(pool.submit(examine, file, target))
