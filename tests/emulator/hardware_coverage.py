@@ -23,7 +23,7 @@ def table() -> dict[str, str]:
     """Every row of the table: a pattern, an opcode or a tensor-core form, with what kind of row it is."""
     rows = {_scalar_name(row): "scalar" for row in ROWS}
     rows |= dict.fromkeys(("bra", "brx", *emit._EMITTERS), "opcode")
-    forms = (*emit.tensor.forms(), *emit.wmma.forms(), *emit.wgmma.forms())
+    forms = (*emit.tensor.forms(), *emit.sparse.forms(), *emit.wmma.forms(), *emit.wgmma.forms())
     return rows | {form: "form" for form in forms if " and " not in form}
 
 

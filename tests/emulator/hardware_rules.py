@@ -21,7 +21,7 @@ EXCLUDED: dict[str, str] = {
     "test_hopper_mistakes.py": RACE,
     "test_hopper_tensor.py::test_a_stage_that_is_filled_again_too_early": RACE,
     "test_hopper_tensor.py::test_reading_before_the_wait": RACE,
-    "test_hopper_tensor.py::test_leaving_before_a_copy_is_done": RACE,
+    "test_hopper_tensor.py::test_leaving_before_a_load_is_done": RACE,
     "test_hopper_tensor.py::test_a_source_that_is_written_too_early": RACE,
     "test_parameter_places.py": "parameters where no compiler puts them",
     "test_tensor_async.py::test_without_wait_or_commit_sums_are_poison": RACE,
