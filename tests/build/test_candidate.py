@@ -169,3 +169,9 @@ def test_names_that_a_command_line_could_misread(tmp_path, name):
 def test_path_tricks_in_text(name):
     with pytest.raises(UsageError):
         from_text("x", {name: "", "a.cu": ""})
+
+
+@pytest.mark.parametrize("folder", ["solve.h", "x.cu"])
+def test_a_folder_that_is_called_as_a_file_is(tmp_path, folder):
+    with pytest.raises(UsageError, match=f"{folder} is a file's name"):
+        from_text("one", {"x.cu": "", f"{folder}/part.cuh": ""})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cudahercules.cache import digest
@@ -58,6 +58,7 @@ def from_text(name: str, files: dict[str, str]) -> Candidate:
     files = {file: text for file, text in files.items() if file != GENERATED_HEADER}
     for file in files:
         _check_name(file)
+        _check_folders(file, files)
     total = sum(len(text.encode()) for text in files.values())
     if total > MAX_BYTES:
         raise UsageError(f"{name}: {_size(total)} of source, more than the limit of {_size(MAX_BYTES)}")
@@ -149,6 +150,13 @@ def _check_name(name: str) -> None:
             )
     if not name.endswith(SOURCE_SUFFIXES):
         raise UsageError(f"file name {name!r}: expected one of {', '.join(SOURCE_SUFFIXES)}")
+
+
+def _check_folders(name: str, files: Collection[str]) -> None:
+    """No folder on the way to ``name`` is called as a file is, the generated header's name included."""
+    for end in (i for i, c in enumerate(name) if c == "/"):
+        if name[:end] == GENERATED_HEADER or name[:end] in files:
+            raise UsageError(f"{name}: {name[:end]} is a file's name; give the folder another one")
 
 
 def _read(path: Path, room: int) -> str:

@@ -16,6 +16,8 @@ from cudahercules.build.diagnostics import Refused
 from cudahercules.build.elf import read_host_object
 from cudahercules.process import Limits, run_limited
 
+QUOTED = 200
+"""Characters of a name that a message repeats: an assembler's symbol may have a million."""
 _DEMANGLING = Limits(wall_s=10, cpu_s=10, memory=1 << 30)
 _SYMBOLS = Path(__file__).parent.parent / "record/runtime/symbols.txt"
 _CUDA_RUNTIME = re.compile(r"^(__cuda|cuda[A-Z]|cu[A-Z])")
@@ -72,7 +74,7 @@ def _no_solve(defined: Sequence[str], header: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more
+    return ", ".join(n if len(n) <= QUOTED else f"{n[:QUOTED]}…" for n in names[:4]) + more
 
 
 def demangle(names: Sequence[str]) -> list[str]:
