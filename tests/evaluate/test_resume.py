@@ -63,3 +63,25 @@ def test_a_stopped_evaluation_goes_on_without_asking_again(tmp_path, how):
         assert re.search(rf"no_code {SAMPLES}\n", out) and f"{SAMPLES} answers, 1 task" in out
         # Only what was under way when it stopped may have been asked twice.
         assert SAMPLES <= len(server.requests) <= SAMPLES + AT_A_TIME
+
+
+def test_an_interruption_while_answers_are_judged_ends_soon(tmp_path):
+    """Work that has begun is stopped with its compilers and emulators, and what waits is taken back."""
+    arguments = ["eval", "replay/demo", "--tasks", "gemm/fp32", "--samples", "40", "--device", "cpu"]
+    logs = tmp_path / "logs"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cudahercules", *arguments, "--logs", str(logs), "--display", "plain"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        if re.search(r"Samples:\s+[1-9]\d*/", line):
+            break
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert time.monotonic() - started < 20

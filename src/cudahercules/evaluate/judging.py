@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
-import anyio.from_thread
-import anyio.lowlevel
+import anyio.to_thread
 
 from cudahercules.build.candidate import from_text
 from cudahercules.build.compile import BuildFailure, build
@@ -63,24 +62,16 @@ async def judge(
 
 
 async def in_thread(lane: ThreadPoolExecutor, work: Callable[[], Any]) -> Any:
-    """Run ``work`` in one of the lane's threads. A cancelled wait does not wait for the work to end."""
+    """The result of ``work`` in one of the lane's threads. If the wait is cancelled, work that has not begun
+    is taken back, and work that has is left to end by itself."""
     future = lane.submit(work)
-    done = anyio.Event()
-    token = anyio.lowlevel.current_token()
-    future.add_done_callback(lambda _: _wake(done, token))
     try:
-        await done.wait()
+        return await anyio.to_thread.run_sync(
+            future.result, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
+        )
     except BaseException:
         future.cancel()
         raise
-    return future.result()
-
-
-def _wake(done: anyio.Event, token: Any) -> None:
-    try:
-        anyio.from_thread.run_sync(done.set, token=token)
-    except (RuntimeError, anyio.RunFinishedError):  # the evaluation has ended meanwhile
-        return
 
 
 @cache
