@@ -80,7 +80,7 @@ def examined(tmp_path, name: str, sound: bool, mode: str = "late", wall_s: float
     blocks = 2 if name == "neighbour_read_early" else 1
     if name == "wrong_named_barrier":
         threads = 128
-    program.launch(name, blocks, threads, *arguments)
+    program.launch(name, blocks, threads, *arguments, shared=32768 if name == "many_atomics" else 0)
     contents = {name: array for name, array in program.contents().items() if name != "scratch"}
     found = examine(program.plan(), program.artifact, contents, wall_s, asynchrony=mode)
     assert isinstance(found, Examination), found
@@ -125,7 +125,7 @@ def _call_lines(place: Place) -> list[int]:
 
 SOUND = [
     (name, mode)
-    for name in (*CASES, "undefined_and_unused")
+    for name in (*CASES, "undefined_and_unused", "many_atomics")
     for mode in (MODES if name in HOPPER or "cop" in name else MODES[:1])
 ]
 

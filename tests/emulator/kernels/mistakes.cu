@@ -62,6 +62,15 @@ KERNEL histogram_barrier_missing(const int* in, int* out, int sound) {
   __syncthreads();
   if (threadIdx.x < 32) out[threadIdx.x] = bins[threadIdx.x];
 }
+// More addresses than have a clock of their own.
+KERNEL many_atomics(const int* in, int* out, int sound) {
+  extern __shared__ int bins[];
+  for (int i = threadIdx.x; i < 8192; i += 256) bins[i] = 0;
+  __syncthreads();
+  for (int i = threadIdx.x; i < 3 * 8192; i += 256) atomicAdd(&bins[(i * 37 + in[threadIdx.x]) % 8192], 1);
+  __syncthreads();
+  out[threadIdx.x] = bins[threadIdx.x * 32] + bins[threadIdx.x + sound];
+}
 KERNEL tile_barrier_missing(const int* in, int* out, int sound) {
   __shared__ int s[256];
   auto tile = cg::tiled_partition<8>(cg::this_thread_block());

@@ -104,6 +104,13 @@ Mbarrier& Knowledge::mbarrier(const uint8_t* at) {
   return made;
 }
 
+Published& Knowledge::location(const uint8_t* at) {
+  constexpr size_t most_locations = 4096;
+  const auto found = locations.find(at);
+  if (found != locations.end()) return found->second;
+  return locations.size() < most_locations ? locations[at] : crowd;
+}
+
 Knowledge& knowledge(Thread& t) { return *static_cast<Resident&>(*t.block).cluster->watched.knowledge; }
 
 }  // namespace rt::watch

@@ -91,10 +91,6 @@ struct Mbarrier {
   Published over;
 };
 
-struct Location {
-  Published published;
-};
-
 struct Knowledge {
   uint32_t generation;  // of this cluster, unlike any other's
   uint32_t block_threads, lanes;
@@ -105,7 +101,10 @@ struct Knowledge {
   Told cluster;
   Published cluster_over;
   std::unordered_map<const uint8_t*, Mbarrier> mbarriers;
-  std::unordered_map<const uint8_t*, Location> locations;
+  // What strong accesses of an address have published; all addresses beyond the first few thousand share one
+  // (each takes a vector), which orders more than there is and so hides races, but invents none.
+  std::unordered_map<const uint8_t*, Published> locations;
+  Published crowd;
 
   uint32_t block_groups() const { return (block_threads + 127) / 128; }
   uint32_t index(const Thread& t) const { return t.block->cluster_rank * block_threads + t.linear; }
@@ -117,6 +116,7 @@ struct Knowledge {
   void release(uint32_t thread, Told& to);
   void acquire(uint32_t thread, Published& from);
   Mbarrier& mbarrier(const uint8_t* at);
+  Published& location(const uint8_t* at);
 };
 
 Knowledge& knowledge(Thread& t);

@@ -63,14 +63,14 @@ void access(Thread& t, const uint8_t* at, uint32_t size, uint32_t site, uint32_t
   if (!strong) return;
   // Kinder than the rules, which want fences around relaxed accesses: no false alarm.
   Knowledge& k = knowledge(t);
-  Location& location = k.locations[at];
+  Published& location = k.location(at);
   const uint32_t i = k.index(t);
-  if (kind != access_write) k.acquire(i, location.published);
+  if (kind != access_write) k.acquire(i, location);
   if (kind != access_read) {
     Told told;
-    told.add(location.published.known);
+    told.add(location.known);
     k.release(i, told);
-    location.published = {told.all(), {}, {}};
+    location = {told.all(), {}, {}};
   }
 }
 
