@@ -23,6 +23,7 @@ from cudahercules.emulator.space import Space
 from cudahercules.emulator.translation import Built
 
 Message = dict[str, Any]
+_Pair = findings.SharedRace | findings.MissingWait | findings.MissingFence
 
 
 class Diagnosis:
@@ -34,34 +35,15 @@ class Diagnosis:
         self._sites = [module.sites() for module in modules]
 
     def conflicts(self) -> list[Finding]:
-        """Races, missing waits and early uses, one for each pair of lines."""
-        merged: dict[
-            tuple[object, ...], findings.SharedRace | findings.MissingWait | findings.MissingFence
-        ] = {}
-        within_warp: set[object] = set()
-        early: list[findings.MbarrierMisuse] = []
-        unfinished: list[findings.MissingWait] = []
-        for entry in self.message.get("findings", ()):
-            if entry["kind"] == "early_use":
-                early.append(self._early_use(entry))
-            if entry["kind"] == "unfinished":
-                unfinished.append(self._unfinished(entry))
-            if entry["kind"] not in ("conflict", "unfenced"):
-                continue
-            found = self._unfenced(entry) if entry["kind"] == "unfenced" else self._conflict(entry)
-            assert found.first is not None and found.second is not None
-            key = frozenset((t.work, t.place.file, t.place.line) for t in (found.first, found.second))
-            known = merged.get((found.kind, key))
-            if known is not None:
-                # What happens between warps says more than what happens within one.
-                shown = found if key in within_warp and not entry.get("same_warp") else known
-                found = shown.model_copy(update={"count": known.count + found.count})
-            merged[found.kind, key] = found
-            if entry.get("same_warp") and known is None:
-                within_warp.add(key)
-            elif not entry.get("same_warp"):
-                within_warp.discard(key)
-        return [*merged.values(), *unfinished[:1], *_one_each(early)]
+        """Races, missing waits and fences, and early uses of mbarriers, one for each pair of lines."""
+        entries = self.message.get("findings", ())
+        # What happens between warps says more than what happens within one.
+        pairs = [e for e in entries if e["kind"] == "conflict"]
+        found: list[_Pair] = [self._conflict(e) for e in sorted(pairs, key=lambda e: e["same_warp"])]
+        found += [self._unfenced(e) for e in entries if e["kind"] == "unfenced"]
+        unfinished = [self._unfinished(e) for e in entries if e["kind"] == "unfinished"]
+        early = [self._early_use(e) for e in entries if e["kind"] == "early_use"]
+        return [*_one_a_pair(found), *unfinished[:1], *_one_each(early)]
 
     def uninitialised(self) -> list[findings.UninitialisedRead]:
         """Reads of what nothing had written, one a line, whether the answer depends on them or not."""
@@ -316,6 +298,19 @@ def _touch_words(touch: Touch) -> str:
         issued = f"{_WORK[touch.work]} that {_who(touch.place)} issues {_where(touch.place)}"
         return f"{_DONE[touch.touch]} by {issued}"
     return f"{_DONE[touch.touch]} {_where(touch.place)} by {_who(touch.place)}"
+
+
+def _one_a_pair(found: list[_Pair]) -> list[_Pair]:
+    """The first for each pair of lines (whichever comes first of both), with how often all were seen."""
+    merged: dict[tuple[object, ...], _Pair] = {}
+    for finding in found:
+        assert finding.first is not None and finding.second is not None
+        lines = frozenset((t.work, t.place.file, t.place.line) for t in (finding.first, finding.second))
+        known = merged.get((finding.kind, lines))
+        if known is not None:
+            finding = known.model_copy(update={"count": known.count + finding.count})
+        merged[finding.kind, lines] = finding
+    return list(merged.values())
 
 
 def _one_each(found: list[findings.MbarrierMisuse]) -> list[findings.MbarrierMisuse]:
