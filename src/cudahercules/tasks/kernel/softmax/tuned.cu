@@ -7,7 +7,8 @@
 // * up to 1024 elements of any alignment: a block takes a span of rows that begins and ends at a multiple of
 //   16 bytes, brings it to shared memory in vectors, lets one warp work on each row, and stores the span in
 //   vectors again. Single rows of odd length would need element-sized accesses.
-// * longer: one block a row; some vectors a thread stay in registers, the next ones are parked in shared
+// * up to 1024 vectors, rows aligned: in the registers of one block.
+// * any other: one block a row; some vectors a thread stay in registers, the next ones are parked in shared
 //   memory, and only what does not fit there is read a second time, from L2. The few elements before the
 //   first and after the last aligned vector go to one thread each.
 //
@@ -16,8 +17,7 @@
 // lanes and warps with one barrier a row. The difference x - largest is taken before scaling to base two:
 // folding both into one fma would round largest * log2(e), differently in every thread.
 //
-// x is loaded evict-first and results are stored ordinarily: what is still dirty in L2 when the kernel ends need
-// not reach memory in time (streaming stores cost a layer normalisation 8 to 14 % on an H200; not measured here).
+// Loads and stores are ordinary: evict-first loads (.cs) cost 2 % for rows of 4096 on an H200, loads past L1 as much.
 //
 // For rows of a vocabulary one or two blocks fill a multiprocessor. They would leave the bus idle while they
 // reduce and store, so they ask L2 for their next rows first.
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(256) warp_rows(const x_t* __restrict__ x, y_t*
     uint4 raw[KEPT];
     Pair mine = empty();
 #pragma unroll
-    for (int v = 0; v < KEPT; ++v) raw[v] = v * 32 + lane < vectors ? __ldcs(from + v * 32 + lane) : nothing();
+    for (int v = 0; v < KEPT; ++v) raw[v] = v * 32 + lane < vectors ? from[v * 32 + lane] : nothing();
 #pragma unroll
     for (int v = 0; v < KEPT; ++v) mine.largest = largest_of(raw[v], mine.largest);
 #pragma unroll
@@ -153,13 +153,61 @@ __global__ void __launch_bounds__(256) spans(const x_t* __restrict__ x, y_t* __r
     x += first * columns;
     y += first * columns;
 
-    for (int v = threadIdx.x; v < vectors; v += 256) shared[v] = __ldcs(reinterpret_cast<const uint4*>(x) + v);
+    for (int v = threadIdx.x; v < vectors; v += 256) shared[v] = reinterpret_cast<const uint4*>(x)[v];
     for (int i = vectors * VECTOR + threadIdx.x; i < elements; i += 256) span[i] = x[i];
     __syncthreads();
     for (int row = threadIdx.x / 32; row < here; row += 8) row_in_shared<ITEMS>(span + row * columns, columns);
     __syncthreads();
     for (int v = threadIdx.x; v < vectors; v += 256) reinterpret_cast<uint4*>(y)[v] = shared[v];
     for (int i = vectors * VECTOR + threadIdx.x; i < elements; i += 256) y[i] = span[i];
+}
+
+// --- aligned rows of up to THREADS * KEPT vectors: a block each -----------------------------------
+
+// A warp sums about its own maximum, so that one barrier is enough, and keeps the exponentials: a result is
+// one of them times what the warp's maximum and sum are to the row's.
+template <int THREADS, int KEPT>
+__global__ void __launch_bounds__(THREADS, 1024 / THREADS)
+    aligned_rows(const x_t* __restrict__ x, y_t* __restrict__ y, int vectors) {
+    __shared__ Pair warps[THREADS / 32];
+    int thread = threadIdx.x;
+    const uint4* from = reinterpret_cast<const uint4*>(x) + blockIdx.x * (int64_t)vectors;
+    uint4* to = reinterpret_cast<uint4*>(y) + blockIdx.x * (int64_t)vectors;
+
+    uint4 raw[KEPT];
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v)
+        raw[v] = v * THREADS + thread < vectors ? from[v * THREADS + thread] : nothing();
+    Pair mine = empty();
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) mine.largest = largest_of(raw[v], mine.largest);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        mine.largest = fmaxf(mine.largest, __shfl_xor_sync(0xffffffffu, mine.largest, distance));
+
+    float value[KEPT][VECTOR];
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v)
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i)
+            mine.sum += value[v][i] = exponential(element(raw[v], i) - mine.largest);
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2)
+        mine.sum += __shfl_xor_sync(0xffffffffu, mine.sum, distance);
+
+    if (thread % 32 == 0) warps[thread / 32] = mine;
+    __syncthreads();
+    Pair all = warps[0];
+#pragma unroll
+    for (int w = 1; w < THREADS / 32; ++w) all = merge(all, warps[w]);
+    float scale = exponential(mine.largest - all.largest) / all.sum;
+#pragma unroll
+    for (int v = 0; v < KEPT; ++v) {
+        uint4 packed;
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) reinterpret_cast<y_t*>(&packed)[i] = y_t(value[v][i] * scale);
+        if (v * THREADS + thread < vectors) to[v * THREADS + thread] = packed;
+    }
 }
 
 // --- long rows: a block each ---------------------------------------------------------------------
@@ -218,13 +266,13 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
 #pragma unroll
         for (int v = 0; v < KEPT; ++v) {
             int at = v * THREADS + thread;
-            raw[v] = at < cut.vectors ? __ldcs(from + at) : nothing();
+            raw[v] = at < cut.vectors ? from[at] : nothing();
         }
         float at_edge = edge >= 0 ? float(x[row * columns + edge]) : -INFINITY;
         mine.largest = fmaxf(mine.largest, at_edge);
 #pragma unroll 4
         for (int64_t at = KEPT * THREADS + thread; at < parked_end; at += THREADS) {
-            uint4 vector = __ldcs(from + at);
+            uint4 vector = from[at];
             shared[at - KEPT * THREADS] = vector;
             mine.largest = largest_of(vector, mine.largest);
         }
@@ -258,7 +306,7 @@ __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         uint4* to = reinterpret_cast<uint4*>(y + row * columns + cut.head);
         // First what must be read again: it is in L2 still.
         for (int64_t at = (KEPT + parked) * THREADS + thread; at < cut.vectors; at += THREADS)
-            to[at] = results(__ldcs(from + at), all.largest, scale);
+            to[at] = results(from[at], all.largest, scale);
 #pragma unroll
         for (int v = 0; v < KEPT; ++v) {
             int at = v * THREADS + thread;
@@ -329,6 +377,10 @@ extern "C" void solve(const x_t* x, y_t* y, int64_t rows, int64_t columns, cudaS
         warp_rows<2><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
     else if (columns % VECTOR == 0 && vectors <= 128)
         warp_rows<4><<<row_blocks, 256, 0, stream>>>(x, y, rows, (int)vectors);
+    else if (columns % VECTOR == 0 && vectors <= 512)
+        aligned_rows<128, 4><<<(unsigned)rows, 128, 0, stream>>>(x, y, (int)vectors);
+    else if (columns % VECTOR == 0 && vectors <= 1024)
+        aligned_rows<256, 4><<<(unsigned)rows, 256, 0, stream>>>(x, y, (int)vectors);
     else if (columns <= 1024)
         launch_spans(x, y, rows, (int)columns, stream);
     else if (vectors <= 128 * 4)

@@ -10,11 +10,10 @@
 // twice and shared memory twice; no barrier is wider than a warp, so warps drift apart and loads of some
 // overlap the arithmetic and stores of others.
 //
-// 16 warps on a multiprocessor, each with a whole signal of 8 KB on its way, keep the bus busy; all 32 loads
-// come before the first sum. Loads are evict-first, since nobody reads x again, and stores are ordinary: what is
-// still dirty in L2 when the kernel ends need not reach memory in time. With streaming stores (.cs) this kernel
-// took 274 us for 65536 signals on an H200, cuFFT 258; such stores cost a layer normalisation of half the
-// traffic 8 to 14 %, so that ordinary ones should bring it level with cuFFT. That is an estimate, not measured.
+// 12 warps on a multiprocessor, each with a whole signal of 8 KB on its way, keep the bus busy; all 32 loads
+// come before the first sum. More warps get into each other's way: 65536 signals take 260 us on an H200 (cuFFT 258),
+// with 16 warps 263, with 20 264. Loads and stores are ordinary: streaming stores cost 1 %, evict-first
+// loads 5 %, signals brought by bulk copies (TMA) 7 %.
 //
 // Twiddle factors are constants of the source. W32 is folded into the instructions, because every index in
 // a 32-point transform is known when it is unrolled; the 1024 factors W1024^(b c) lie in a table, row c, column
@@ -122,7 +121,7 @@ __device__ __forceinline__ void transform32(float2 (&v)[32]) {
 constexpr int WARPS = 2;   // few: a block's registers are free again only when its last warp ends
 constexpr int PITCH = 33;  // a column more than needed: rows and columns are free of bank conflicts
 
-__global__ void __launch_bounds__(WARPS * 32, 16 / WARPS)
+__global__ void __launch_bounds__(WARPS * 32, 12 / WARPS)
     transform(const float2* __restrict__ x, float2* __restrict__ y, int64_t batch) {
     __shared__ float2 exchange[WARPS][32 * PITCH];
     int lane = threadIdx.x % 32;
@@ -134,7 +133,7 @@ __global__ void __launch_bounds__(WARPS * 32, 16 / WARPS)
 
     float2 v[32];
 #pragma unroll
-    for (int a = 0; a < 32; ++a) v[a] = __ldcs(x + 32 * a + lane);
+    for (int a = 0; a < 32; ++a) v[a] = x[32 * a + lane];
     transform32(v);
 #pragma unroll
     for (int c = 0; c < 32; ++c) {

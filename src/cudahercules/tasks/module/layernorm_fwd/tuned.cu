@@ -3,7 +3,7 @@
 // The idea. A row's mean and variance must be known before its first element can be written, so what
 // counts is how much is in flight meanwhile. A thread asks for all its elements of the row before it uses
 // one, 32 to 128 bytes in 16-byte loads; 48 to 96 KB a multiprocessor are under way then. A row of up to
-// 4 KB belongs to one warp, which meets no barrier at all; longer rows belong to one block of 256 threads.
+// 4 KB belongs to one warp, which meets no barrier at all; longer rows belong to one block of 128 to 512 threads.
 // One row a block, not two: blocks end one by one, and the last ones leave less of the GPU idle.
 //
 // Elements stay as they were loaded and are converted whenever they are used, because registers decide: as
@@ -13,12 +13,9 @@
 // where registers.cu, without any of the three, takes 67: hidden 4096, H200). So weights and biases are loaded
 // late, when they come from L1, and the root is rsqrtf.
 //
-// L2 is made to work for the stores. What is still dirty in it when the kernel ends need not reach memory
-// in time, so results are stored ordinarily (streaming stores, .cs, cost 8 to 14 % in fp32) and x, which nobody
-// reads again, is loaded evict-first (.cs): its lines go before dirty ones do, and leave L1 to the weights.
-//
-// Estimate, not measured: hidden 4096 in bf16 like registers.cu, 1.06 of Liger's speed; in fp32, where all
-// structures tried were within 3 % of each other, level with torch.compile.
+// Ordinary loads and stores. x is read once, so hints look right and are not: hidden 4096 in fp32 on an H200, cold,
+// takes 130 us, with evict-first loads (.cs) 137, past L1 (no_allocate) 138, with 256-byte prefetch in L2 139.
+// Rows brought by bulk copies (TMA) into a ring in shared memory, for blocks that stay: 136 to 142.
 //
 // One barrier a row. Mean and sum of squared deviations are reduced together: each thread takes the
 // exact mean of its elements and the squares about it, and halves of equal size are merged by Chan's
@@ -28,7 +25,7 @@
 constexpr bool SINGLE = sizeof(x_t) == 4;
 constexpr int ROW_BYTES = HIDDEN * sizeof(x_t);
 constexpr bool WARP_A_ROW = ROW_BYTES <= 4096;
-constexpr int THREADS = WARP_A_ROW ? 128 : 256;
+constexpr int THREADS = WARP_A_ROW ? 128 : SINGLE ? 512 : ROW_BYTES <= 8192 ? 128 : 256;
 constexpr int ROW_THREADS = WARP_A_ROW ? 32 : THREADS;
 constexpr int ROWS = THREADS / ROW_THREADS;                // rows a block
 constexpr int WARPS = ROW_THREADS / 32;                    // warps that share a row
@@ -36,10 +33,10 @@ constexpr int WIDTH = HIDDEN / ROW_THREADS;                // elements of a row 
 constexpr int VECTOR = 16 / sizeof(x_t);                   // elements of a 16-byte load
 constexpr int VECTORS = WIDTH / VECTOR;
 
-// What registers allow without a spill. As the compiler places them: 40 a thread for two vectors, 48 for four in
+// What registers allow without a spill. As the compiler places them: 32 a thread for two vectors, 48 for four in
 // fp32 and 64 in bf16, 80 for eight, 96 where a warp has a row to itself.
 constexpr int THREADS_AN_SM =
-    VECTORS == 2 ? 1536 : VECTORS == 4 ? (SINGLE ? 1280 : 1024) : WARP_A_ROW ? 640 : 768;
+    VECTORS == 2 ? 2048 : VECTORS == 4 ? (SINGLE ? 1280 : 1024) : WARP_A_ROW ? 640 : 768;
 static_assert(VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
 
 struct Row {
@@ -55,7 +52,7 @@ __device__ Row load_row(const x_t* source, int thread) {
     Row result;
 #pragma unroll
     for (int v = 0; v < VECTORS; ++v)
-        result.raw[v] = __ldcs(reinterpret_cast<const uint4*>(source) + v * ROW_THREADS + thread);
+        result.raw[v] = reinterpret_cast<const uint4*>(source)[v * ROW_THREADS + thread];
     return result;
 }
 
@@ -106,14 +103,14 @@ __device__ Moments warp_moments(Moments m) {
 
 // All warps of a row, each with the same number of elements; every thread computes the same.
 __device__ Moments row_moments(const float2* warps) {
-    Moments m{0.0f, 0.0f};
+    float2 one = warps[threadIdx.x % WARPS];
+    Moments m{one.x, one.y};
+    float n = 32 * WIDTH;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) m.mean += warps[w].x;
-    m.mean /= WARPS;
-#pragma unroll
-    for (int w = 0; w < WARPS; ++w) {
-        float delta = warps[w].x - m.mean;
-        m.squares += warps[w].y + delta * delta * (32 * WIDTH);
+    for (int distance = WARPS / 2; distance > 0; distance /= 2, n *= 2) {
+        Moments other{__shfl_xor_sync(0xffffffffu, m.mean, distance),
+                      __shfl_xor_sync(0xffffffffu, m.squares, distance)};
+        m = merge(m, other, n);
     }
     return m;
 }
