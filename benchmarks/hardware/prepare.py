@@ -28,7 +28,7 @@ import numpy as np  # noqa: E402
 import scalar_harness as harness  # noqa: E402
 from emulated import Program  # noqa: E402
 from hardware_collect import keep  # noqa: E402
-from scalar_on_gpu import assemble  # noqa: E402
+from scalar_kernels import assemble  # noqa: E402
 
 from cudahercules.emulator.outcome import Completed  # noqa: E402
 from cudahercules.emulator.ptx.parse import parse  # noqa: E402
@@ -96,8 +96,8 @@ def main() -> None:
         add_program(folder, "lop3", cases.lop3_program(scratch))
         for name, program in snippets.programs(scratch):
             add_program(folder, name, program)
-        for case in cases.tensor_cases(scratch):
-            add_program(folder, case.name, case.program)
+        for name, program in cases.tensor_cases(scratch):
+            add_program(folder, name, program)
         listed = folder / "varying.txt"
         varying = {line.split()[0] for line in listed.read_text().splitlines()} if listed.exists() else set()
         files: pack.Files = {}

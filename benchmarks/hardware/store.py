@@ -12,14 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "src")]
 
-import hardware_cases as cases  # noqa: E402
 import hardware_pack as pack  # noqa: E402
 from hardware_store import FOLDER, PROGRAMS, SCALAR  # noqa: E402
 
@@ -34,8 +31,6 @@ def main() -> None:
     measured = pack.read(options.out / "measured.tar.xz")
     results = json.loads(measured.pop("results.json"))
     done = {id_ for id_, row in results["programs"].items() if row["status"] == "done"}
-    with tempfile.TemporaryDirectory() as scratch:
-        bounds = {case.name: asdict(case.bound) for case in cases.tensor_cases(Path(scratch))}
     programs: pack.Files = {}
     scalar: pack.Files = {}
     for id_ in sorted(done):
@@ -50,11 +45,9 @@ def main() -> None:
             kept["inputs"] = pack.digest(given[f"before/{id_}/in"])
             scalar |= bits | {f"programs/{id_}.json": json.dumps(kept, sort_keys=True).encode()}
             continue
-        if description["name"] in bounds:
-            description["bound"] = bounds[description["name"]]
         ptx = f"ptx/{description['ptx']}.ptx"
         programs[ptx] = (options.folder / ptx).read_bytes()
-        programs |= given | bits | {f"programs/{id_}.json": json.dumps(description, sort_keys=True).encode()}
+        programs |= given | bits | {f"programs/{id_}.json": text}
     for name, files in ((PROGRAMS.name, programs), (SCALAR.name, scalar)):
         pack.write(options.to / name, files, preset=9)
         print(

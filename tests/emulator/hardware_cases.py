@@ -7,16 +7,16 @@ raw fragments and shared memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import hardware_sums as sums
 import numpy as np
 import scalar_harness as harness
+import test_tensor_sparse as sparse
 from emulated import Program
-from hardware_store import Bound
-from scalar_on_gpu import BLOCK, kernel
+from scalar_kernels import BLOCK, kernel
 from tensor_programs import HEAD, MMAS, Mma, module
-from tensor_values import decode, random_bits
+from tensor_values import random_bits
 from test_tensor_mma import operands, pieces
 from test_tensor_wgmma import FORMS, K_MAJOR, MN_MAJOR, Case, at, plain
 from wgmma_programs import SHARED, Layout, Wgmma
@@ -119,50 +119,78 @@ def lop3_program(tmp_path: Path) -> Program:
 
 # ---- tensor cores --------------------------------------------------------------------------------------
 
+SPARSE = [f for f in sparse.FORMS if f.d in ("f32", "f16") and not f.selector and not f.ordered]
+_BYTES = ("e4m3", "e5m2")
+SMALLEST = [
+    Wgmma(8, types)
+    for types in (
+        *(("f32", t, t) for t in ("f16", "bf16", "tf32")),
+        ("f16", "f16", "f16"),
+        *((d, a, b) for d in ("f32", "f16") for a in _BYTES for b in _BYTES),
+    )
+]
+"""Sums of every type with the fewest values."""
 
-@dataclass(frozen=True)
-class TensorCase:
-    name: str
-    program: Program
-    bound: Bound
+
+Named = tuple[str, Program]
 
 
-def tensor_cases(tmp_path: Path) -> Iterator[TensorCase]:
-    """Every mma with a few seeds; every form of wgmma, and every layout for A and for B."""
+def tensor_cases(tmp_path: Path) -> Iterator[Named]:
+    """Every mma with a few seeds; every form of wgmma, every layout for A and for B; sums of every kind."""
     for mma in MMAS:
         for seed in range(SEEDS):
             yield _mma(mma, seed, tmp_path)
     for form, at_a, at_b in _wgmma_cases():
         yield _wgmma(form, at_a, at_b, tmp_path)
+    for kind in sums.KINDS:
+        yield from _sums(kind, tmp_path)
 
 
-def _mma(mma: Mma, seed: int, tmp_path: Path) -> TensorCase:
+def _mma(mma: Mma, seed: int, tmp_path: Path) -> Named:
     a, b, c = operands(mma, seed)
     if seed == 3:  # every exponent, infinities and NaNs
         generator = np.random.default_rng(99)
         a, b, c = (
             _any_bits(generator, x, t) for x, t in zip((a, b, c), (*mma.types[1:], mma.types[0]), strict=True)
         )
+    return f"{mma.name} {seed}", _mma_program(mma, a, b, c, tmp_path)
+
+
+def _mma_program(mma: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray, tmp_path: Path) -> Program:
     words = pieces(mma, a, b, c)
     program = Program(module([m.ptx() for m in MMAS]), tmp_path)
     program.array("in", words, "input")
     program.array("out", np.zeros((32, mma.sizes()[2]), words.dtype))
     program.launch(mma.kernel, 1, 32, "in", "out")
-    return TensorCase(f"{mma.name} {seed}", program, _bound(mma.types, mma.shape[2], a, b, c))
+    return program
+
+
+def _sums(kind: str, tmp_path: Path) -> Iterator[Named]:
+    """Every float mma, mma.sp and wgmma of the smallest size on operands of ``kind``."""
+    for mma in MMAS:
+        if mma.types[0] in ("f32", "f16"):
+            m, n, k = mma.shape
+            a, b, c = sums.operands(kind, mma.types, ((m, k), (n, k), (m, n)), 1)
+            yield f"{mma.name} {kind}", _mma_program(mma, a, b.T, c, tmp_path)
+    for form in SPARSE:
+        shapes = ((16, form.k // 2), (8, form.k), (16, 8))
+        a, b, c = sums.operands(kind, (form.d, form.a, form.b), shapes, 2)
+        nibbles = sparse.pruned(np.random.default_rng(2), form)[1]
+        program = sparse.program(module([f.ptx() for f in SPARSE]), tmp_path, form, a, nibbles, b.T, c)
+        yield f"{form.kernel} {kind}", program
+    for wgmma in SMALLEST:
+        case = Case(wgmma)
+        shapes = (case.a.shape, case.b.shape, case.c.shape)
+        case.a, case.b, case.c = sums.operands(kind, wgmma.types, shapes, 3)
+        program = Program(module([SHARED, *(f.ptx() for f in SMALLEST)]), tmp_path)
+        case.place(program, plain(wgmma, 0), plain(wgmma, 1))
+        yield f"{wgmma.kernel} {kind}", program
 
 
 def _any_bits(generator: np.random.Generator, like: np.ndarray, type_: str) -> np.ndarray:
     """One value of 64 with bits of any kind, the others moderate."""
     wild = generator.integers(0, 256, like.nbytes, dtype=np.uint8).view(like.dtype).reshape(like.shape)
     return np.where(generator.random(like.shape) < 1 / 64, wild, random_bits(generator, type_, like.shape))
-
-
-def _bound(types: tuple[str, str, str], k: int, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> Bound:
-    d, type_a, type_b = types
-    x, y, z = (np.abs(decode(v, t)) for v, t in ((a, type_a), (b, type_b), (c, d)))
-    x, y, z = (np.where(np.isfinite(v), v, 0) for v in (x, y, z))
-    largest = max(float(x.max() * y.max()), float(z.max()))
-    return Bound(d, k, largest * (2.0**10 if type_a in ("e4m3", "e5m2") else 1))
 
 
 def _wgmma_cases() -> Iterator[tuple[Wgmma, Layout, Layout]]:
@@ -179,9 +207,8 @@ def _wgmma_cases() -> Iterator[tuple[Wgmma, Layout, Layout]]:
             yield form, *pair
 
 
-def _wgmma(form: Wgmma, at_a: Layout, at_b: Layout, tmp_path: Path) -> TensorCase:
+def _wgmma(form: Wgmma, at_a: Layout, at_b: Layout, tmp_path: Path) -> Named:
     case = Case(form, 11)
     program = Program(module([SHARED, *(f.ptx() for f in FORMS)]), tmp_path)
     case.place(program, at_a, at_b)
-    name = f"{form.kernel} {at_a} {at_b}"
-    return TensorCase(name, program, _bound(form.types, form.k, case.a, case.b, case.c))
+    return f"{form.kernel} {at_a} {at_b}", program

@@ -82,6 +82,8 @@ def _atomics() -> Iterator[str]:
                     line = f"atom{space}.{operation}.{type_} {d}, [{at}+8], {values}; {out}"
                     if operation not in ("exch", "cas"):
                         line += f" red{space}.{operation}.{type_} [{at}+16], {x};"
+                    if space == ".shared" and "16x2" in type_:  # ptxas 13.0 errs with a half of %b
+                        line = f"ld.global.u32 %wb, [%in+8]; {line}"
                     if operation == "cas":  # the value is there
                         first = {"b16": "%ha", "b32": "%wa", "b64": "%a"}[type_]
                         line += f" mov.b64 %o2, %o; atom{space}.cas.{type_} {d}, [{at}], {first}, {y}; {out}"
@@ -89,7 +91,9 @@ def _atomics() -> Iterator[str]:
     for operation, types in _INTEGER.items():  # many threads at one place
         if operation not in ("exch", "cas"):
             for type_ in types:
-                yield f"red.relaxed.gpu.global.{operation}.{type_} [%gc], {_operands(type_)[1]};"
+                x = _operands(type_)[1]
+                x = "5" if operation in ("inc", "dec") else x  # with one limit any order gives the same
+                yield f"red.relaxed.gpu.global.{operation}.{type_} [%gc], {x};"
     yield "mov.b128 %m, {%b, %c}; atom.global.exch.b128 %n, [%ga], %m; mov.b128 {%o, %o2}, %n;"
     for operation in ("min", "max"):
         for type_ in ("f16", "bf16", "f16x2", "bf16x2"):
@@ -193,19 +197,59 @@ def _memory() -> Iterator[str]:
     yield "barrier.cta.arrive 1, 64; mov.u64 %o, 14;"
 
 
-GROUPS = {"atomics": _atomics, "lanes": _lanes, "memory": _memory}
+def _sums() -> Iterator[str]:
+    """Atomic sums of floats, for operands at the ends of the range and beyond."""
+    for type_ in _FLOAT["add"]:
+        d, x, _, out = _operands(type_)
+        for space, at in _PLACES.items():
+            line = f"atom{space}.add.{type_} {d}, [{at}], {x}; {out} red{space}.add.{type_} [{at}+16], {x};"
+            yield f"ld.global.u32 %wb, [%in+8]; {line}" if space == ".shared" and "16x2" in type_ else line
+    yield "atom.global.add.v2.f32 {%f, %e}, [%ga+8], {%fa, %fb}; mov.b64 %o, {%f, %e};"
+    yield "red.global.add.v4.f32 [%ga], {%fb, %fa, %fa, %fb};"
+    yield "atom.global.add.noftz.v2.f16x2 {%w, %z}, [%ga+8], {%wa, %wc};"
+    yield "red.global.add.noftz.v4.bf16x2 [%ga], {%wb, %wa, %wa, %wb};"
+    for operation in ("min", "max"):
+        for type_ in ("f16x2", "bf16x2"):
+            yield f"red.global.{operation}.noftz.v4.{type_} [%ga], {{%wb, %wc, %wa, %wb}};"
+
+
+def _any_words() -> np.ndarray:
+    return np.random.default_rng(5).integers(0, 1 << 64, (THREADS, 3), dtype=np.uint64)
+
+
+_SPECIAL = (
+    *(0, 0x80000000, 0x3F800000, 0xBF800000, 0x00800000, 0x80800000, 0x00000001, 0x807FFFFF, 0x000116C2),
+    *(0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00001, 0xFFC12345, 0x7F800001, 0xFFBFFFFF),
+    *(0x7C007C01, 0xFC007E00, 0x7BFF7BFF, 0x03FF8001, 0x04008400, 0x7F7F7F7F, 0x00010080, 0x807F7F80),
+)
+
+
+def _special_words() -> np.ndarray:
+    """Zeros, subnormals, the largest numbers, infinities and NaNs, quiet or not: of f32 and of its halves."""
+    pick = np.random.default_rng(6).choice(np.array(_SPECIAL, np.uint64), (2, THREADS, 3))
+    return pick[0] | pick[1] << np.uint64(32)
+
+
+GROUPS = {
+    "atomics": (_atomics, _any_words),
+    "lanes": (_lanes, _any_words),
+    "memory": (_memory, _any_words),
+    "sums": (_sums, _special_words),
+}
+"""Lines, and the 64-bit words of each thread."""
 PER_PROGRAM = 40
 
 
 def programs(tmp_path: Path) -> Iterator[tuple[str, Program]]:
     """(name, program): up to PER_PROGRAM snippets each, a kernel and a launch for each snippet."""
-    for name, group in GROUPS.items():
+    for name, (group, words) in GROUPS.items():
         lines = list(group())
         for start in range(0, len(lines), PER_PROGRAM):
-            yield f"{name} {start // PER_PROGRAM}", _program(lines[start : start + PER_PROGRAM], tmp_path)
+            part = lines[start : start + PER_PROGRAM]
+            yield f"{name} {start // PER_PROGRAM}", _program(part, words(), tmp_path)
 
 
-def _program(lines: list[str], tmp_path: Path) -> Program:
+def _program(lines: list[str], words: np.ndarray, tmp_path: Path) -> Program:
     kernels = "".join(
         _KERNEL.format(
             name=f"s{i}",
@@ -216,7 +260,6 @@ def _program(lines: list[str], tmp_path: Path) -> Program:
         for i, line in enumerate(lines)
     )
     program = Program(HEAD + kernels, tmp_path)
-    words = np.random.default_rng(5).integers(0, 1 << 64, (THREADS, 3), dtype=np.uint64)
     program.array("in", words, "input")
     program.array("out", np.zeros((len(lines), THREADS, WORDS), np.uint64))
     program.array("mem", np.full((len(lines), 8192 // 8), 3, np.uint64))

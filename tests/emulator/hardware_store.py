@@ -21,23 +21,6 @@ PROGRAMS, SCALAR = FOLDER / "programs.tar.xz", FOLDER / "scalar.tar.xz"
 
 
 @dataclass(frozen=True)
-class Bound:
-    """How far a tensor-core result may lie from the hardware's: ``type`` of the values, ``k`` products in
-    each, ``largest``: the T of runtime/mma.hpp or more. Integers and fp64 have no freedom."""
-
-    type: str
-    k: int
-    largest: float
-
-    def allowed(self, theirs: np.ndarray) -> np.ndarray:
-        """The largest difference for each of the hardware's values."""
-        if self.type in ("s32", "f64"):
-            return np.zeros(theirs.shape)
-        absolute = (self.k + 2) * 2.0**-23 * self.largest
-        return absolute + (2.0**-10 * np.abs(theirs) if self.type == "f16" else np.zeros(theirs.shape))
-
-
-@dataclass(frozen=True)
 class Stored:
     """A program, what its arrays held before, and what the GPU left in all of them."""
 
@@ -47,7 +30,6 @@ class Stored:
     plan: LaunchPlan
     before: Mapping[str, bytes]
     after: Mapping[str, bytes]
-    bound: Bound | None
 
     @property
     def kernels(self) -> set[str]:
@@ -75,9 +57,7 @@ class Stored:
         for name, theirs in self.after.items():
             if ours[name] == theirs:
                 continue
-            if self.bound is not None:
-                found.append(_beyond(ours[name], theirs, self.bound))
-            elif allowed is not None and name in allowed.arrays:
+            if allowed is not None and name in allowed.arrays:
                 found.append(_apart(ours[name], theirs, allowed))
             else:
                 found.append(_first_difference(name, ours[name], theirs))
@@ -95,16 +75,11 @@ def stored(files: Mapping[str, bytes]) -> Iterator[Stored]:
             LaunchPlan.model_validate(description["plan"]),
             before,
             before | pack.arrays(files, "measured", id_),
-            Bound(**description["bound"]) if "bound" in description else None,
         )
 
 
 def _values(data: bytes, type_: str) -> np.ndarray:
     return decode(np.frombuffer(data, NP[type_]), type_)
-
-
-def _beyond(ours: bytes, theirs: bytes, bound: Bound) -> str:
-    return _limited(_values(ours, bound.type), _values(theirs, bound.type), bound.allowed)
 
 
 def _apart(ours: bytes, theirs: bytes, allowed: Tolerance) -> str:

@@ -17,13 +17,14 @@ import pytest
 import scalar_harness as harness
 from hardware_cases import key, scalar_inputs, scalar_results
 from hardware_rules import EXCLUDED, TOLERANCES, WITHOUT
-from hardware_store import FOLDER, PROGRAMS, SCALAR, Bound, Stored, stored
+from hardware_store import FOLDER, PROGRAMS, SCALAR, Stored, stored
 from scalar_reference import expected
-from test_scalar_gpu import comparable, differing
 from test_scalar_table import agrees
 
 from cudahercules.emulator.scalar.pattern import Variant
 from cudahercules.emulator.scalar.table import APPROXIMATE, ROWS
+
+NOT_COMPARED = {"fns.b32", "cvt.rna.satfinite.tf32.f32"}  # see docs/emulator-coverage.md
 
 needs_bits = pytest.mark.skipif(
     not PROGRAMS.exists(), reason="no bits of a GPU are stored yet: see benchmarks/hardware/README.md"
@@ -78,12 +79,21 @@ def scalar_complaints(variants: list[Variant], tmp_path: Path) -> list[str]:
         if variant.row in APPROXIMATE:
             found += [f"GPU: {text}" for text in _far(variant, words, theirs)[:2]]
             found += [f"emulator: {text}" for text in _far(variant, words, ours)[:2]]
-        elif comparable(variant):
+        elif variant.name not in NOT_COMPARED:
             found += [
                 f"{variant.name} {_hex(words[i])}: {_hex(ours[i])}, GPU {_hex(theirs[i])}"
-                for i in differing(variant, ours, theirs)[:2]
+                for i in _differing(variant, ours, theirs)[:2]
             ]
     return found
+
+
+def _differing(variant: Variant, ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """The tuples whose bits differ; any NaN of fp64 equals any other."""
+    different = ours != theirs
+    if variant.types[0] == "f64":
+        nan = [(x[:, 0] & np.uint64(2**63 - 1)) > np.uint64(0x7FF << 52) for x in (ours, theirs)]
+        different[:, 0] &= ~(nan[0] & nan[1])
+    return np.nonzero(different.any(axis=1))[0]
 
 
 def _hex(words: np.ndarray) -> str:
@@ -153,8 +163,8 @@ def test_the_stored_files_are_small() -> None:
 # ---- a difference is noticed ---------------------------------------------------------------------------
 
 
-def example(after: bytes, bound: Bound | None = None, name: str = "case") -> Stored:
-    return Stored("0", name, "", None, {"out": bytes(len(after))}, {"out": after}, bound)  # type: ignore[arg-type]
+def example(after: bytes, name: str = "case") -> Stored:
+    return Stored("0", name, "", None, {"out": bytes(len(after))}, {"out": after})  # type: ignore[arg-type]
 
 
 def test_one_bit_is_noticed() -> None:
@@ -165,27 +175,3 @@ def test_one_bit_is_noticed() -> None:
     assert (
         example(right).complaint({"out": bytes(wrong)}).startswith("out: 1 of 256 bytes differ, first at 100")
     )
-
-
-@pytest.mark.parametrize(("steps", "passes"), [(0, True), (18, True), (19, False), (1000, False)])
-def test_sums_may_differ_by_their_bound(steps: int, passes: bool) -> None:
-    values = np.ones(8, np.float32)
-    other = values.copy()
-    other[3] += steps * 2.0**-23
-    text = example(values.tobytes(), Bound("f32", 16, 1.0)).complaint({"out": other.tobytes()})
-    assert (text == "") == passes, text
-
-
-def test_a_nan_is_no_sum() -> None:
-    values = np.ones(8, np.float32)
-    other = values.copy()
-    other[3] = np.nan
-    assert "NaN" in example(values.tobytes(), Bound("f32", 16, 1.0)).complaint({"out": other.tobytes()})
-    assert "NaN" in example(other.tobytes(), Bound("f32", 16, 1.0)).complaint({"out": values.tobytes()})
-
-
-def test_integer_sums_are_exact() -> None:
-    values = np.arange(8, dtype=np.uint32)
-    other = values.copy()
-    other[3] += 1
-    assert example(values.tobytes(), Bound("s32", 16, 1e9)).complaint({"out": other.tobytes()})

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import tensor_sums as sums
 from emulated import Program
 from tensor_layouts import c_m16
 from tensor_programs import module, register_kernel
@@ -133,7 +134,8 @@ def registers(matrix: np.ndarray, width: int, rows: int) -> np.ndarray:
     return out.astype(np.uint32)
 
 
-def run(ptx: str, tmp_path, form: Form, a, nibbles, b, c) -> np.ndarray:  # type: ignore[no-untyped-def]
+def program(ptx: str, tmp_path, form: Form, a, nibbles, b, c) -> Program:  # type: ignore[no-untyped-def]
+    """Multiplies A's kept elements (16, k/2) and B (k, 8) and adds C (16, 8), all of them bit patterns."""
     pack = np.uint16 if form.d == "f16" else np.uint32
     fragments = np.zeros((32, 4), pack)
     for lane in range(32):
@@ -148,11 +150,18 @@ def run(ptx: str, tmp_path, form: Form, a, nibbles, b, c) -> np.ndarray:  # type
         ],
         axis=1,
     )
-    program = Program(ptx, tmp_path)
-    program.array("in", words, "input")
-    out = program.array("out", np.zeros((32, form.accumulators), np.uint32))
-    program.launch(form.kernel, 1, 32, "in", "out")
-    program.complete()
+    made = Program(ptx, tmp_path)
+    made.array("in", words, "input")
+    made.array("out", np.zeros((32, form.accumulators), np.uint32))
+    made.launch(form.kernel, 1, 32, "in", "out")
+    return made
+
+
+def run(ptx: str, tmp_path, form: Form, a, nibbles, b, c) -> np.ndarray:  # type: ignore[no-untyped-def]
+    pack = np.uint16 if form.d == "f16" else np.uint32
+    made = program(ptx, tmp_path, form, a, nibbles, b, c)
+    made.complete()
+    out = made.arrays["out"]
     d = np.zeros((16, 8), pack)
     for lane in range(32):
         for i in range(4):
@@ -173,16 +182,14 @@ def test_products(ptx, tmp_path, form):
     c = random_bits(generator, form.d, (16, 8))
     if form.saturate:
         c[:, 0], c[:, 1] = 0x7FFFFFFF, 0x80000000
-    dense = np.zeros((16, form.k))
-    np.put_along_axis(dense, columns, value(kept, form.a), 1)
-    exact = dense @ value(b, form.b) + decode(c, form.d)
+    dense = np.zeros((16, form.k), kept.dtype)
+    np.put_along_axis(dense, columns, kept, 1)
     got = decode(run(ptx, tmp_path, form, kept, nibbles, b, c), form.d)
     if form.d == "s32":
+        exact = value(dense, form.a) @ value(b, form.b) + decode(c, form.d)
         assert np.array_equal(got, np.clip(exact, -(2**31), 2**31 - 1))
     else:
-        step = 2.0**-11 if form.d == "f16" else 2.0**-24
-        terms = np.abs(dense) @ np.abs(value(b, form.b)) + np.abs(decode(c, form.d))
-        assert (np.abs(got - exact) <= step * np.abs(exact) + 2.0**-45 * terms).all()
+        assert sums.same(got, sums.of_mma((form.d, form.a, form.b), dense, b.T, c, group=8))
 
 
 def test_ptxas_takes_what_the_emulator_takes(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensor_sums as sums
 from emulated import KERNELS, Program, compile_ptx
 from tensor_values import NP, decode, random_bits
 
@@ -26,7 +27,6 @@ CASES = [  # kernel, types of A/B and of the accumulators, m, n, k
     ("unsigned_32_8_cc", "u8", "s32", 32, 8, 16),
     ("unsigned_8_32_rc", "u8", "s32", 8, 32, 16),
 ]
-LIMITS = {"f32": 2.0**-24, "f16": 2.0**-11, "f64": 2.0**-52, "s32": 0}
 
 
 @pytest.fixture(scope="module")
@@ -67,10 +67,13 @@ def test_products(ptx, tmp_path, case, columns):
     lines = d.reshape(-1)[: c_pitch * (n if columns else m)].reshape(-1, c_pitch)
     got = decode(lines[:, : m if columns else n], d_type)
     got = got.T if columns else got
-    doubled = 2 * decode(a, type_)
-    exact = doubled @ decode(b, type_) + decode(c, d_type)
-    terms = np.abs(doubled) @ np.abs(decode(b, type_)) + np.abs(decode(c, d_type))
-    assert (np.abs(got - exact) <= LIMITS[d_type] * np.abs(exact) + 2.0**-45 * terms).all()
+    if d_type in ("s32", "f64"):
+        terms = 2 * np.abs(decode(a, type_)) @ np.abs(decode(b, type_)) + np.abs(decode(c, d_type))
+        exact = 2 * decode(a, type_) @ decode(b, type_) + decode(c, d_type)
+        assert (np.abs(got - exact) <= (2.0**-45 * terms if d_type == "f64" else 0)).all()
+    else:
+        doubled = a + a.dtype.type(1 << {"f16": 10, "bf16": 7, "tf32": 23}[type_])  # one more in the exponent
+        assert sums.same(got, sums.together((d_type, type_, type_), doubled, b.T, c))
     assert not lines[:, m if columns else n :].any()
 
 
@@ -84,7 +87,7 @@ def test_gemm(ptx, tmp_path):
     c = program.array("c", np.zeros((64, 96), np.float32))
     program.launch("gemm", (3, 2), 128, "a", "b", "c", np.int32(96), np.int32(128))
     program.complete()
-    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=2e-5)
+    np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), atol=5e-5)
 
 
 def test_tile_outside_a_buffer(ptx, tmp_path):

@@ -31,9 +31,10 @@ stands for any of its members.
 _TENSOR_HEAD = """\
 ## Tensor cores
 
-`{x}` is optional, `a|b` a choice, `N` any width that the PTX manual allows. Fragments, descriptors and
-swizzles follow the manual; sums are made in double and rounded once an instruction, which is at least as
-accurate as the hardware (bounds: `runtime/mma.hpp`). None of this was compared with hardware bit for bit yet.
+`{x}` is optional, `a|b` a choice, `N` any width that the PTX manual allows. Fragments, descriptors, swizzles
+and sums give the bits of an H200 (`runtime/mma.hpp` says how it adds); `tests/emulator/test_hardware.py`
+compares raw fragments with those that one gave. Other architectures add with other widths
+(arXiv:2511.10909).
 """
 
 _EXACTNESS = """\

@@ -202,6 +202,8 @@ extern "C" __global__ void multicast(const __grid_constant__ CUtensorMap map, co
     uint32_t lines = r == n - 1 ? 0 : 512;  // the last block gets no line
     expect(b, 1024 * n + lines);
   }
+  for (uint32_t i = threadIdx.x; i < 128; i += blockDim.x) ((float*)(memory + 1024 * n))[i] = -1;
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   meet();
   if (threadIdx.x == 0) {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(address(memory + 1024 * r)), "l"(&map),

@@ -33,7 +33,9 @@ extern "C" __global__ void dropping(int* out) {
   barrier.arrive_and_wait();
   out[threadIdx.x] = 1;
   barrier.arrive_and_wait();
-  out[threadIdx.x] += out[(threadIdx.x + 2) % blockDim.x];
+  const int next = out[(threadIdx.x + 2) % blockDim.x];
+  barrier.arrive_and_wait();
+  out[threadIdx.x] += next;
 }
 extern "C" __global__ void bytes(int* out) {
   __shared__ unsigned long long b;

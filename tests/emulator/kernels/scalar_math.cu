@@ -114,7 +114,9 @@ extern "C" __global__ void half_functions(const uint16_t* x, uint16_t* out, int 
     memcpy(&a, x + i, 2); memcpy(&b, x + i, 2);
     const __half r[8] = {hexp(a), hlog(__habs(a)), hsqrt(__habs(a)), hsin(a), hrcp(a), htanh(a), hexp2(a), hrsqrt(__habs(a))};
     const __nv_bfloat16 s[4] = {hexp(b), hsqrt(__habs(b)), hrcp(b), htanh(b)};
-    memcpy(out + 12 * i, r, sizeof r); memcpy(out + 12 * i + 8, s, sizeof s);
+    // By halves: of a single byte of an f16 register, ptxas 13.0 makes a conversion to an integer.
+    for (int k = 0; k < 8; k++) out[12 * i + k] = __half_as_ushort(r[k]);
+    for (int k = 0; k < 4; k++) out[12 * i + 8 + k] = __bfloat16_as_ushort(s[k]);
 }
 
 extern "C" __global__ void float_to_int(const float* x, const double* y, int64_t* out, int n) {
@@ -136,7 +138,7 @@ extern "C" __global__ void int_to_float(const int64_t* x, float* f, double* d, u
     r[0] = __ll2double_rn(a); r[1] = __ll2double_ru(a); r[2] = __ull2double_rz((uint64_t)a); r[3] = __int2double_rn((int)a);
     const __half p[3] = {__int2half_rn((int)a), __ll2half_rn(a), __float2half_rz((float)a)};
     const __nv_bfloat16 q[3] = {__int2bfloat16_rn((int)a), __ll2bfloat16_rn(a), __float2bfloat16_ru((float)a)};
-    memcpy(h + 6 * i, p, sizeof p); memcpy(h + 6 * i + 3, q, sizeof q);
+    for (int k = 0; k < 3; k++) h[6 * i + k] = __half_as_ushort(p[k]), h[6 * i + 3 + k] = __bfloat16_as_ushort(q[k]);
 }
 
 extern "C" __global__ void fp8_conversions(const float* x, const float* y, uint16_t* codes, uint32_t* back, int n) {

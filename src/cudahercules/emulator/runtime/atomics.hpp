@@ -81,11 +81,14 @@ template <bool locked, class T>
 static inline T atomic_cas(uint8_t* at, T compare, T v) {
   return update<locked, T>(at, [=](T x) { return x == compare ? v : x; });
 }
-// In global memory fp32 sums flush subnormal inputs and results; in shared memory they do not.
+// In global memory fp32 sums flush subnormal inputs and results; in shared memory they do not. NaNs lose their bits.
 template <bool locked, bool flush>
 static inline float atomic_add_f32(uint8_t* at, float v) {
   auto flushed = [](float x) { return flush && __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x; };
-  return update<locked, float>(at, [=](float x) { return flushed(flushed(x) + flushed(v)); });
+  return update<locked, float>(at, [=](float x) {
+    const float sum = flushed(flushed(x) + flushed(v));
+    return sum == sum ? sum : __builtin_bit_cast(float, 0x7fffffffu);
+  });
 }
 template <bool locked>
 static inline double atomic_add_f64(uint8_t* at, double v) {

@@ -1,5 +1,5 @@
 // mma, wmma.mma, ldmatrix, stmatrix and movmatrix as pure functions over the operands of the lanes.
-#include "tile.hpp"
+#include "sums.hpp"
 
 namespace rt {
 
@@ -39,7 +39,7 @@ void mma(const Lanes& l) {
   for (uint32_t m = 0; m < M; m++)
     for (uint32_t w = 0; w < N / 2; w++)
       unpack_pair<D>(static_cast<Lane*>(l.lane[lane_of(m, w)])->c, register_of(m, w, M), c + m * N + 2 * w);
-  multiply(a, b, c, M, N, K);
+  multiply_as<D, A, B>(a, b, c, M, N, K);
   for (uint32_t m = 0; m < M; m++)
     for (uint32_t w = 0; w < N / 2; w++)
       pack_pair<D>(static_cast<Lane*>(l.lane[lane_of(m, w)])->c, register_of(m, w, M), c + m * N + 2 * w, saturate);

@@ -7,19 +7,18 @@
 // of fp16 is one register, of anything wider two. The PTX manual states this case by case; for wmma, whose
 // fragments are opaque, it is this emulator's choice (and that of sm_80 for accumulators).
 //
-// Arithmetic. Tensor cores multiply exactly and add the products of an instruction (or of 4, 8 or 16 steps of
-// k of it) and the accumulator after aligning them to the largest of them; bits that fall below the
-// accumulator's width plus a few are cut off, and the sum is cut, not rounded, to fp32. Neither the order nor
-// the number of extra bits is documented. Here the products are exact, the sum is made in double with k
-// rising, and rounded once an instruction to the accumulator's type. With T the largest magnitude among the
-// accumulator and the K products of one element, results differ from the hardware's by at most
-//   f16, bf16, tf32 into fp32   (K + 2) * 2^-23 * T
-//   f16 into f16                the same before the one rounding to f16
-//   e4m3, e5m2 into fp32        (K + 2) * 2^-13 * T on sm_90, which keeps about 13 bits below the largest term
-//   integers                    nothing (exact; wraps around, or saturates once at the end)
-//   f64                         nothing expected: one fused multiply-add after another, k rising
-// Inputs of tf32 lose their low 13 bits as in hardware. Subnormals are kept. A NaN result is 0x7fffffff
-// (0x7fff in f16), as is infinity times zero or minus infinity.
+// Arithmetic is that of an H200, bit for bit (sums.hpp; found from its results, and as arXiv:2511.10909 has it).
+// An instruction multiplies exactly. All K products of an element and its old sum are cut toward zero to
+// multiples of 2^(e - kept), where e is the largest exponent among them (a product's is the sum of its factors',
+// zeros have none), added exactly, and then cut to fp32 or rounded to fp16:
+//   f16, bf16, tf32 into f32 or f16   kept = 25
+//   wgmma of e4m3, e5m2               kept = 13, and sums in f32 have 13 bits of fraction
+//   mma.sync of e4m3, e5m2            two products of f16, one for each half of every four (mma.sp: eight)
+//                                     elements along k, from zero; the old sum is then added with rounding
+//   integers                          exact; they wrap around, or saturate once at the end
+//   f64                               one fused multiply-add after another, k rising
+// Inputs of tf32 lose their low 13 bits. Subnormals are kept. A NaN result is 0x7fffffff (0x7fff in f16), as is
+// infinity times zero or minus infinity.
 #pragma once
 #include "device.hpp"
 

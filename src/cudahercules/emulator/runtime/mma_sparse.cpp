@@ -1,5 +1,5 @@
 // mma.sp: A holds half of each row's elements, and metadata says which ones.
-#include "tile.hpp"
+#include "sums.hpp"
 
 namespace rt {
 
@@ -101,7 +101,9 @@ void mma_sparse(const Lanes& l) {
         accumulators(form.d, lanes[lane_of(r, w)]->c, register_of(r, w, rows), c + r * columns + 2 * w, store, form.saturate);
   };
   move(false);
-  multiply(a, b, c, rows, columns, k);
+  if (form.d == Format::s32) multiply(a, b, c, rows, columns, k);
+  else if (size_of(form.a) == 1) multiply_bytes<8>(a, b, c, rows, columns, k);
+  else multiply_aligned(exact_products(form.d, form.a, form.b), a, b, c, rows, columns, k);
   move(true);
 }
 

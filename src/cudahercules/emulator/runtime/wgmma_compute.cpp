@@ -10,7 +10,7 @@
 //     W-byte swizzle unit % (W/16) * 16 + unit / (W/16) * leading + k % 8 * W + k / 8 * stride
 // The swizzle works on the address bits, less the base offset: the pattern then begins at that multiple of 128.
 #include "swizzle.hpp"
-#include "tile.hpp"
+#include "sums.hpp"
 #include "wgmma.hpp"
 
 namespace rt {
@@ -179,6 +179,7 @@ void each_pair(uint32_t columns, WgmmaThread* threads, Function function) {
 template <Format F>
 void product(const WgmmaForm& form, bool keep, WgmmaThread* threads) {
   const uint32_t columns = form.columns, depth = row_bytes / size_of(form.a);
+  const SumRule rule = (size_of(form.a) == 1 ? byte_products : exact_products)(form.d, form.a, form.b);
   for (uint32_t warp = 0; warp < 4; warp++) {
     if (keep)
       each_pair<F>(columns, threads + warp * 32, [](uint32_t* low, uint32_t* high, double* at) {
@@ -187,7 +188,9 @@ void product(const WgmmaForm& form, bool keep, WgmmaThread* threads) {
       });
     else
       memset(buffers.c, 0, warp_rows * columns * sizeof(double));
-    multiply(buffers.a + warp * warp_rows * depth, buffers.b, buffers.c, warp_rows, columns, depth);
+    const double* const a = buffers.a + warp * warp_rows * depth;
+    if constexpr (F == Format::s32) multiply(a, buffers.b, buffers.c, warp_rows, columns, depth);
+    else multiply_aligned(rule, a, buffers.b, buffers.c, warp_rows, columns, depth);
     each_pair<F>(columns, threads + warp * 32, [&](uint32_t* low, uint32_t* high, double* at) {
       uint32_t registers[2];
       pack_pair<F>(registers, 0, at, form.saturate);

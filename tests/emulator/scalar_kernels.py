@@ -1,14 +1,12 @@
-"""Running the variants of the scalar table on a GPU: one small kernel each, through the driver API."""
+"""PTX of the scalar table for a GPU: one small kernel a variant."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import scalar_harness as harness
 
 from cudahercules.emulator.ptx import ir
@@ -110,43 +108,3 @@ def assemble(variants: Sequence[Variant], architecture: str, folder: Path) -> tu
         refused = {owner[int(line)] for line in re.findall(r"line (\d+); error", done.stderr)}
         assert refused, done.stderr[:2000]
         chosen = [index for index in chosen if index not in refused]
-
-
-class Gpu:
-    """The first GPU, with one module loaded."""
-
-    def __init__(self, cubin: Path) -> None:
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        device, context = ctypes.c_int(), ctypes.c_void_p()
-        self._check(self.driver.cuInit(0))
-        self._check(self.driver.cuDeviceGet(ctypes.byref(device), 0))
-        self._check(self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-        self._check(self.driver.cuCtxSetCurrent(context))
-        self.module = ctypes.c_void_p()
-        self._check(self.driver.cuModuleLoad(ctypes.byref(self.module), str(cubin).encode()))
-        self.buffers = [ctypes.c_uint64(), ctypes.c_uint64()]
-        for buffer in self.buffers:
-            self._check(self.driver.cuMemAlloc_v2(ctypes.byref(buffer), ctypes.c_size_t(1 << 24)))
-
-    @staticmethod
-    def _check(status: int) -> None:
-        assert status == 0, f"CUDA driver error {status}"
-
-    def run(self, index: int, words: np.ndarray, outputs: int) -> np.ndarray:
-        """The raw bits of every destination for every tuple of sources."""
-        words = np.ascontiguousarray(words)
-        results = np.zeros((len(words), outputs), dtype=np.uint64)
-        function, count = ctypes.c_void_p(), ctypes.c_uint32(len(words))
-        source, target = self.buffers
-        size = ctypes.c_size_t
-        self._check(self.driver.cuModuleGetFunction(ctypes.byref(function), self.module, b"k%d" % index))
-        self._check(
-            self.driver.cuMemcpyHtoD_v2(source, words.ctypes.data_as(ctypes.c_void_p), size(words.nbytes))
-        )
-        arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(a) for a in (source, target, count)))
-        grid = (-(-len(words) // BLOCK), 1, 1)
-        self._check(self.driver.cuLaunchKernel(function, *grid, BLOCK, 1, 1, 0, None, arguments, None))
-        self._check(
-            self.driver.cuMemcpyDtoH_v2(results.ctypes.data_as(ctypes.c_void_p), target, size(results.nbytes))
-        )
-        return results
