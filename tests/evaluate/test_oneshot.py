@@ -160,6 +160,7 @@ def test_logs_of_other_evaluations_are_refused(tmp_path):
         (["replay/demo", "-T", "nonsense"], "write -T name=value"),
         (["replay/demo", "--resume"], "was begun with these options"),
         (["nobody/model"], "nobody/model"),
+        (["replay/demo", "--prices", "nowhere.yaml"], "--prices nowhere.yaml"),
         (["replay/demo", "-M", "delay=1"], "unexpected keyword"),
     ],
 )

@@ -140,6 +140,22 @@ def test_a_request_that_the_server_will_never_take_ends_at_once_and_is_explained
     assert len(server.requests) == 2  # the evaluation itself is tried once more
 
 
+def test_money_is_counted_where_prices_are_known_and_limited_for_each_sample(tmp_path):
+    prices = tmp_path / "prices.yaml"
+    million = 1_000_000
+    price = {"input": 2.0, "output": 50.0, "input_cache_write": 0.0, "input_cache_read": 0.0}
+    prices.write_text(json.dumps({"openai-api/local/m": price}))
+    with serving(Say("no code"), Say("no code"), GOOD) as server:
+        outcome, _ = ask(server, tmp_path, samples=2, prices=str(prices))
+        each = (USAGE["prompt_tokens"] * 2.0 + USAGE["completion_tokens"] * 50.0) / million
+        assert [r.usage.money for r in outcome.records] == pytest.approx([each, each])
+        more = {"rounds": 5, "until": "rounds", "samples": 1}
+        outcome, samples = ask(
+            server, tmp_path / "b", setting="refine", prices=str(prices), cost_limit=1.5 * each, options=more
+        )
+    assert samples[0].limit.type == "cost" and outcome.records[0].rounds < 5
+
+
 def test_what_was_paid_is_not_paid_again_when_the_judge_fails(tmp_path, monkeypatch):
     """The answers of samples that could not be judged come from the cache when they are resumed."""
     from cudahercules.evaluate.judging import NotJudged

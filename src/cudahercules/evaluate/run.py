@@ -13,10 +13,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import yaml
 from inspect_ai import Task as InspectTask
 from inspect_ai import eval_set
 from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.model import CachePolicy, get_model
+from inspect_ai.model import CachePolicy, ModelCost, ModelInfo, get_model, get_model_info, set_model_info
 from inspect_ai.model import Model as InspectModel
 from pydantic import Field
 
@@ -89,6 +90,8 @@ def evaluate(
     model is asked anything. Raises KeyboardInterrupt once an interrupted evaluation has closed its log.
     """
     task, model = inspect_task(call), inspect_model(call)
+    if call.prices is not None:
+        use_prices(Path(call.prices))
     find_toolchain()
     chosen = _directory(call, directory, root, resume)
     total = len(task.dataset) * (task.epochs or 1)
@@ -129,6 +132,19 @@ def inspect_model(call: Call) -> InspectModel:
         raise UsageError(f"{call.model}: {error}") from error
 
 
+def use_prices(path: Path) -> None:
+    """Tell Inspect what models cost: a file (YAML or JSON) that maps each model's name to `input`, `output`,
+    `input_cache_write` and `input_cache_read` in US dollars for a million tokens. Raises UsageError."""
+    try:
+        prices = yaml.safe_load(path.read_text(encoding="utf-8"))
+        costs = {str(name): ModelCost(**price) for name, price in prices.items()}
+    except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+        raise UsageError(f"--prices {path}: {str(error).splitlines()[0]}") from error
+    for name, cost in costs.items():
+        known = get_model_info(name) or ModelInfo()
+        set_model_info(name, known.model_copy(update={"cost": cost}))
+
+
 def _run(call: Call, task: InspectTask, model: InspectModel, directory: Path, display: str) -> None:
     generation: dict[str, Any] = {
         "temperature": call.temperature,
@@ -146,7 +162,6 @@ def _run(call: Call, task: InspectTask, model: InspectModel, directory: Path, di
             retry_attempts=1,
             model=model,
             model_roles=dict(call.roles),
-            model_cost_config=call.prices,
             display=display,  # type: ignore[arg-type]
             log_level="warning",
             ctl_server=False,
