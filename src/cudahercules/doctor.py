@@ -299,13 +299,20 @@ def _sandbox() -> Check:
             detail=f"cannot be built: {str(error).split('. ')[0]}",
             remedy=toolchain.INSTALL_HOST_COMPILER,
         )
-    whole = all(name in reached for name in ("landlock", "capabilities", "seccomp"))
+    enough = sandbox.level_of(reached) in ("full", "files")
+    wanted = os.environ.get(sandbox.STRICT)
+    remedy = "" if enough else "grade only code that you would run yourself, or use Linux 5.13 or newer"
+    try:
+        if wanted:
+            sandbox.require(wanted)
+    except HerculesError as error:
+        enough, remedy = False, f"{sandbox.STRICT}={wanted} refuses to grade here: {error}"
     return Check(
         name="sandbox",
-        state="ok" if whole else "broken",
+        state="ok" if enough else "broken",
         detail=sandbox.phrase(reached),
-        remedy="" if whole else "grade only code that you would run yourself, or use Linux 5.13 or newer",
-        needed_for="evidence",
+        remedy=remedy,
+        needed_for="grading" if wanted else "evidence",
     )
 
 

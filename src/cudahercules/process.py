@@ -61,6 +61,8 @@ class Confinement:
     ``program`` is the launcher made from ``build/confine.c``, ``features`` what it must reach before it
     starts the child. ``read`` and ``write`` are files and directories, with all that is below;
     ``fixed_addresses`` turns address randomisation off; a ``tool`` may signal its own children.
+    ``processes`` limits how many there may be at a time, threads included, where namespaces count them
+    apart from the user's others (root is never limited).
     """
 
     program: Path
@@ -69,11 +71,13 @@ class Confinement:
     write: tuple[Path, ...] = ()
     fixed_addresses: bool = False
     tool: bool = False
+    processes: int = 0
 
     def wrap(self, argv: Sequence[str], complaints: int) -> list[str]:
         """``argv`` behind the launcher, which says on descriptor ``complaints`` why it cannot start it."""
         options = [part for path in self.read for part in ("-r", str(path))]
         options += [part for path in self.write for part in ("-w", str(path))]
+        options += ["-n", str(self.processes)] if self.processes else []
         options += ["-a"] * self.fixed_addresses + ["-t"] * self.tool
         return [str(self.program), self.features, *options, "-e", str(complaints), "--", *argv]
 

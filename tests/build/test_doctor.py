@@ -74,6 +74,17 @@ def test_a_kernel_without_landlock_is_said(monkeypatch):
     assert diagnose().ok
 
 
+def test_a_level_that_is_not_reached_is_said(monkeypatch):
+    monkeypatch.setattr(sandbox, "features", lambda: "landlock=7,capabilities,seccomp")
+    monkeypatch.setenv("HERCULES_STRICT", "files")
+    assert check(diagnose(), "sandbox").state == "ok"
+    for wanted, says in (("full", "reaches level files"), ("fort-knox", "choose one of full")):
+        monkeypatch.setenv("HERCULES_STRICT", wanted)
+        found = check(diagnose(), "sandbox")
+        assert found.state == "broken" and says in found.remedy
+        assert not diagnose().ok
+
+
 def test_an_extra_is_installed_from_where_this_came_from():
     clone = Path(__file__).parents[2]
     assert toolchain.install_extra("gpu") == f"pip install -e '{clone}[gpu]'"

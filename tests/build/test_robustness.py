@@ -29,7 +29,8 @@ def leftovers(root: Path) -> list[Path]:
 @pytest.mark.parametrize("damaged", ["0/solution.cubin", "host.so", "artifact.json", cache.MANIFEST])
 @pytest.mark.parametrize("how", ["changed", "removed"])
 def test_a_damaged_entry_is_built_again(compiled, fresh_cache, monkeypatch, damaged, how):
-    copy = fresh_cache / "build" / compiled.key[:2] / compiled.key
+    place = compiled.directory.name
+    copy = fresh_cache / "build" / place[:2] / place
     shutil.copytree(compiled.directory, copy)
     intact = compile_text(ORDINARY, architecture="90a")
     assert isinstance(intact, Artifact)

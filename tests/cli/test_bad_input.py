@@ -31,6 +31,17 @@ def test_a_cache_that_cannot_be_made(hercules, tmp_path, monkeypatch, command):
     assert "set HERCULES_CACHE" in ended.err and "fault of CUDAHercules" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("level", "code", "says"),
+    [("fort-knox", 2, "choose one of full, files, calls, limits"), ("full", 3, "reaches level limits (")],
+)
+def test_a_sandbox_that_is_too_weak(hercules, tmp_path, monkeypatch, level, code, says):
+    (tmp_path / "x.cu").write_text(candidate(PRODUCT, LAUNCH))
+    monkeypatch.setattr("cudahercules.build.sandbox.features", lambda: "capabilities")
+    ended = hercules("grade", TASK, tmp_path / "x.cu", "--strict", level)
+    assert ended.code == code and says in ended.err and ended.out == ""
+
+
 def test_a_missing_file(hercules, tmp_path):
     ended = hercules("grade", TASK, tmp_path / "nowhere.cu")
     assert ended.code == 2 and "nowhere.cu: No such file" in ended.err

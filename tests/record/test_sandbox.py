@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 from recording import COMMON, LIMITS, bench, read_cases
 
 from cudahercules.build import sandbox
-from cudahercules.errors import MachineError
+from cudahercules.errors import MachineError, UsageError
 from cudahercules.process import Confinement, run_limited
 from cudahercules.record import recorder
 from cudahercules.record.plan import LaunchPlan
@@ -44,8 +45,8 @@ ALONE = {
     "network": ("seccomp",),
     "kernel_doors": ("seccomp",),
     "files_of_the_machine": ("landlock",),
-    "proc": ("landlock",),
-    "writing": ("landlock,seccomp",),
+    "proc": ("landlock", "namespaces,view"),
+    "writing": ("landlock,seccomp", "namespaces,view,seccomp"),
 }
 """Which features stop an attack without the others."""
 
@@ -103,11 +104,43 @@ def test_nothing_is_left_behind(attacks):
 def test_the_level_is_one_short_phrase():
     level = recorder.sandbox_level()
     assert 20 < len(level) < 160 and "\n" not in level
-    assert sandbox.phrase("landlock=7,namespaces,capabilities,seccomp") == (
-        "files and signals by Landlock 7, own network, process and IPC namespaces, no capabilities, "
-        "system calls filtered"
+    assert sandbox.phrase("landlock=7,namespaces,view,capabilities,seccomp") == (
+        "full: own file system, files and signals by Landlock 7, own network, process and IPC namespaces, "
+        "no capabilities, system calls filtered"
     )
-    assert sandbox.phrase("") == "no Landlock, no user namespaces, capabilities kept, no seccomp"
+    assert sandbox.phrase("") == (
+        "limits: no file system of its own, no Landlock, no user namespaces, capabilities kept, no seccomp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("features", "level"),
+    [
+        ("landlock=7,namespaces,view,capabilities,seccomp", "full"),
+        ("namespaces,view,capabilities,seccomp", "full"),
+        ("landlock=1,namespaces,capabilities,seccomp", "files"),
+        ("landlock=1,capabilities,seccomp", "files"),
+        ("namespaces,capabilities,seccomp", "calls"),
+        ("landlock=7,namespaces,view,seccomp", "limits"),
+        ("", "limits"),
+    ],
+)
+def test_levels(monkeypatch, features, level):
+    assert sandbox.level_of(features) == level
+    monkeypatch.setattr(sandbox, "features", lambda: features)
+    order = list(sandbox.LEVELS)
+    for asked in order:
+        monkeypatch.setenv(sandbox.STRICT, asked)
+        if order.index(asked) >= order.index(level):
+            sandbox.require(asked)
+            assert sandbox.level() == sandbox.phrase(features)
+        else:
+            for refused in (partial(sandbox.require, asked), sandbox.level, sandbox.confinement):
+                with pytest.raises(MachineError, match=f"reaches level {level} .*; {asked} is asked for"):
+                    refused()
+    monkeypatch.setenv(sandbox.STRICT, "fort-knox")
+    with pytest.raises(UsageError, match="choose one of full, files, calls, limits"):
+        sandbox.confinement()
 
 
 def test_a_promised_feature_that_is_refused_is_a_machine_error(attacks, monkeypatch):
@@ -157,7 +190,7 @@ from cudahercules.process import Finished
 sandbox.program = lambda: "confine"
 sandbox.run_limited = lambda argv, limits: Finished(0, b"capabilities,seccomp,\\n", b"", 0.0)
 assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 1
-assert sandbox.level() == "no Landlock, no user namespaces, no capabilities, system calls filtered"
+assert sandbox.level().startswith("calls: no file system of its own, no Landlock, no user namespaces, ")
 assert ctypes.CDLL(None).prctl(3, 0, 0, 0, 0) == 0
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudahercules.build import elf
+from cudahercules.build import elf, sandbox
 from cudahercules.build.artifact import Artifact, BuildFailure, DeviceModule
 from cudahercules.build.candidate import GENERATED_HEADER, Candidate
 from cudahercules.build.diagnostics import Refused
@@ -25,7 +25,7 @@ from cudahercules.errors import MachineError
 from cudahercules.process import Limits
 from cudahercules.task.model import ARCHITECTURES, LibraryPolicy, Task
 
-BUILD_VERSION = 4
+BUILD_VERSION = 5
 """Raised whenever the same inputs would give another artifact; it is part of the cache's key."""
 
 LIMITS = Limits(wall_s=120, cpu_s=120, memory=4 << 30, file_size=512 << 20, output=1 << 20)
@@ -76,8 +76,9 @@ def compile_candidate(
     chosen = limits or _LIMITS_OF[policy]
     job = _Job(candidate, header, policy, architecture, toolchain or find_toolchain(), chosen)
     key = job.key()
+    place = digest(key, sandbox.features())  # a verdict's sandbox is true of its build, too
     try:
-        directory, cached = entry("build", key, lambda private: _make(job, key, private))
+        directory, cached = entry("build", place, lambda private: _make(job, key, private))
     except Refused as failed:
         return BuildFailure(
             kind=failed.kind,
@@ -123,7 +124,7 @@ class _Job:
 def _make(job: _Job, key: str, private: Path) -> None:
     """Fill the cache entry: sources, one directory a unit, the host object, artifact.json."""
     workshop = Workshop(
-        directory=private,
+        directory=private.resolve(),
         toolchain=job.toolchain,
         architecture=job.architecture,
         policy=job.policy,

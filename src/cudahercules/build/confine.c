@@ -1,7 +1,7 @@
 /* Runs a program that the rest of the machine is hidden from:
  *
  *     confine probe
- *     confine FEATURES [-r PATH]... [-w PATH]... [-a] [-t] [-e FD] -- PROGRAM ARGUMENT...
+ *     confine FEATURES [-r PATH]... [-w PATH]... [-a] [-t] [-n COUNT] [-e FD] -- PROGRAM ARGUMENT...
  *
  * "probe" prints the features that this kernel grants to this user, separated by commas. With a list of
  * them the program is started under all of them, or not at all: then the reason is written to FD (which
@@ -10,11 +10,13 @@
  *   landlock=N    no file but those under -r (read, execute) and -w (write, too); no TCP; no signal and
  *                 no abstract socket reaches outside. N is the version of the kernel's interface.
  *   namespaces    user, process, network and IPC namespaces of its own
+ *   view          a file system of its own (view.h): outside -r and -w not even names can be seen
  *   capabilities  none, also for root, and none to be had from any program
  *   seccomp       a list of system calls that are refused
  *
  * -a turns address randomisation off; -t is for tools that run others (compilers): they may signal
- * their children and set modes of files. What the program ends with, this one ends with, signals included. */
+ * their children and set modes of files; -n limits the number of processes and threads, where there are
+ * namespaces (elsewhere the kernel counts all of the user's) and the user is not root. What the program ends with, this one ends with, signals included. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -130,12 +132,14 @@ static int put(const char *path, const char *format, unsigned id) {
 }
 
 /* Inside, the user is nobody: not root, whoever started us. */
-static int use_namespaces(void) {
+static int use_namespaces(int more) {
     const unsigned user = geteuid(), group = getegid();
-    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC)) return failed("unshare");
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | more)) return failed("unshare");
     if (put("/proc/self/setgroups", "deny", 0)) return -1;
     return put("/proc/self/uid_map", "65534 %u 1", user) || put("/proc/self/gid_map", "65534 %u 1", group) ? -1 : 0;
 }
+
+#include "view.h"
 
 /* --- capabilities ------------------------------------------------------------------------------------ */
 
@@ -278,10 +282,10 @@ static int use_seccomp(bool tool) {
 
 typedef struct {
     int landlock;
-    bool namespaces, capabilities, seccomp;
+    bool namespaces, view, capabilities, seccomp;
     char **paths;
     char *modes;
-    int path_count;
+    int path_count, processes;
     bool fixed_addresses, tool;
     char **command;
 } Plan;
@@ -318,12 +322,19 @@ static int wait_for(pid_t child) {
     return status;
 }
 
+static int enter_namespaces(const Plan *p) {
+    if (use_namespaces(p->view ? CLONE_NEWNS : 0)) return -1;
+    const struct rlimit most = {(rlim_t)p->processes, (rlim_t)p->processes};
+    if (p->processes && setrlimit(RLIMIT_NPROC, &most)) return failed("limit of processes");
+    return p->view ? use_view(p->paths, p->modes, p->path_count, p->tool ? NULL : p->command) : 0;
+}
+
 /* The first process of a process namespace takes no signals that it does not handle, and the namespace
  * ends with it: so the program is its child, and it hands the program's end on through shared memory. */
 static void start_in_namespaces(const Plan *p) {
     volatile int *ended = mmap(NULL, sizeof *ended, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (ended == MAP_FAILED) exit((failed("mmap"), CANNOT));
-    if (use_namespaces()) exit(CANNOT);
+    if (enter_namespaces(p)) exit(CANNOT);
     *ended = -1;
     pid_t first = fork();
     if (first < 0) exit((failed("fork"), CANNOT));
@@ -353,8 +364,7 @@ static bool works(int (*use)(const Plan *), const Plan *p) {
 }
 
 static int try_namespaces(const Plan *p) {
-    (void)p;
-    if (use_namespaces()) return -1;
+    if (enter_namespaces(p)) return -1;
     pid_t child = fork();
     if (child == 0) _exit(0);
     return child > 0 ? wait_for(child) : -1;
@@ -362,9 +372,12 @@ static int try_namespaces(const Plan *p) {
 
 static int probe(void) {
     const int version = landlock_version();
+    static char *shown[] = {"/usr", "/bin", "/tmp"};
+    const Plan view = {.view = true, .paths = shown, .modes = "rrw", .path_count = 3};
     const Plan landlock = {.landlock = version}, capabilities = {.capabilities = true}, seccomp = {.seccomp = true};
     if (version && works(restrict_self, &landlock)) printf("landlock=%d,", version);
     if (works(try_namespaces, &landlock)) printf("namespaces,");
+    if (works(try_namespaces, &view)) printf("view,");
     if (works(restrict_self, &capabilities)) printf("capabilities,");
     if (works(restrict_self, &seccomp)) printf("seccomp,");
     puts("");
@@ -376,11 +389,12 @@ static bool read_features(char *text, Plan *p) {
     for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save)) {
         if (sscanf(word, "landlock=%d", &p->landlock) == 1) continue;
         if (!strcmp(word, "namespaces")) p->namespaces = true;
+        else if (!strcmp(word, "view")) p->view = true;
         else if (!strcmp(word, "capabilities")) p->capabilities = true;
         else if (!strcmp(word, "seccomp")) p->seccomp = true;
         else return false;
     }
-    return true;
+    return p->namespaces || !p->view;
 }
 
 static bool read_plan(char **words, Plan *p) {
@@ -389,6 +403,7 @@ static bool read_plan(char **words, Plan *p) {
     for (words++; *words && strcmp(*words, "--"); words++) {
         if (!strcmp(*words, "-a")) p->fixed_addresses = true;
         else if (!strcmp(*words, "-t")) p->tool = true;
+        else if (!strcmp(*words, "-n") && words[1]) p->processes = atoi(*++words);
         else if (!strcmp(*words, "-e") && words[1]) {
             complaints = atoi(*++words);
             fcntl(complaints, F_SETFD, FD_CLOEXEC);

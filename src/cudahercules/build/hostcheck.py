@@ -6,12 +6,14 @@ stand-in exports is listed in ``record/runtime/symbols.txt``.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from cudahercules.build import sandbox
 from cudahercules.build.diagnostics import Refused
 from cudahercules.build.elf import read_host_object
 from cudahercules.process import Limits, run_limited
@@ -82,6 +84,7 @@ def demangle(names: Sequence[str]) -> list[str]:
     tool = shutil.which("c++filt")
     if tool is None or not names:
         return list(names)
-    done = run_limited([tool], _DEMANGLING, stdin="\n".join(names).encode())
+    confined = sandbox.confinement(read=(Path(os.path.realpath(tool)).parent, Path(tool)))
+    done = run_limited([tool], _DEMANGLING, stdin="\n".join(names).encode(), confined=confined)
     shown = done.stdout.decode(errors="replace").splitlines()
     return shown if done.status == 0 and len(shown) == len(names) else list(names)

@@ -20,6 +20,13 @@ from cudahercules.task.model import LibraryPolicy
 
 _MARKER = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)"(?: ([12]))?[ 0-9]*$', re.MULTILINE)
 
+_HIDDEN = re.compile(
+    r"^(?:cc1plus:|(?P<includer>[^\s:][^:\n]*):\d+:(?:\d+:)?) fatal error: (?P<name>.+): "
+    r"(?:No such file or directory|Permission denied)$",
+    re.MULTILINE,
+)
+_ELSEWHERE = "which is neither a file of the candidate nor a header of the compiler"
+
 _LIBRARY_OF_DIRECTORY = {"cub": "CUB", "thrust": "Thrust", "cutlass": "CUTLASS", "cute": "CuTe"}
 _ALLOWED_LIBRARIES = {
     LibraryPolicy.RUNTIME: (),
@@ -43,7 +50,7 @@ def refused_include(
     allowed = (
         sources,
         *_toolkit_directories(toolchain),
-        *_system_directories(toolchain.host_compiler),
+        *system_directories(toolchain.host_compiler),
         *extra,
     )
     roots = tuple(os.path.realpath(p) + "/" for p in allowed)
@@ -54,11 +61,33 @@ def refused_include(
             continue
         reason = _library_refusal(own_name(real), policy)
         if reason is None and not real.startswith(roots):
-            reason = "which is neither a file of the candidate nor a header of the compiler"
+            reason = _ELSEWHERE
         if reason is not None:
             shown = own_name(path) if real.startswith(roots) else path
             return f"{includer} includes <{shown}>, {reason}"
     return None
+
+
+def hidden_include(printed: str, policy: LibraryPolicy) -> str | None:
+    """Why an include that the preprocessor could not open is forbidden, or None if it is merely missing.
+
+    Confined, the preprocessor sees nothing but compilers and candidate: whether a file elsewhere exists
+    must not change what is said."""
+    match = _HIDDEN.search(printed)
+    if match is None:
+        return None
+    name, includer = (
+        match["name"].removeprefix(WORKING_DIRECTORY),
+        own_name(match["includer"] or "the source"),
+    )
+    if name.startswith("/"):
+        outside = True
+    else:
+        outside = os.path.normpath(os.path.join(os.path.dirname(includer), name)).startswith("../")
+        outside = outside and os.path.normpath(name).startswith("../")
+    if not outside:
+        return None
+    return f"{includer} includes <{name}>, {_library_refusal(own_name(name), policy) or _ELSEWHERE}"
 
 
 def _library_refusal(name: str, policy: LibraryPolicy) -> str | None:
@@ -99,7 +128,7 @@ def _toolkit_directories(toolchain: Toolchain) -> list[Path]:
 
 
 @lru_cache(maxsize=4)
-def _system_directories(host_compiler: Path) -> tuple[Path, ...]:
+def system_directories(host_compiler: Path) -> tuple[Path, ...]:
     """Where g++ looks for ``<headers>``, as it says itself."""
     probe = run_limited(
         [host_compiler, "-E", "-v", "-x", "c++", "/dev/null"],

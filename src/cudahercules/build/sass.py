@@ -22,6 +22,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from cudahercules.build import sandbox
 from cudahercules.build.artifact import Artifact
 from cudahercules.build.toolchain import INSTALL_DISASSEMBLERS, find_disassembler
 from cudahercules.cache import digest, entry, file_digest
@@ -63,11 +64,15 @@ def read_mix(artifact: Artifact, module: int) -> InstructionMix:
     tool = find_disassembler("nvdisasm")
     if tool is None:
         return InstructionMix(note=f"nvdisasm is not installed: {INSTALL_DISASSEMBLERS}")
-    cubin = artifact.path(artifact.modules[module].cubin)
+    cubin = artifact.path(artifact.modules[module].cubin).absolute()
 
     def make(directory: Path) -> None:
+        directory = directory.absolute()
         done = run_limited(
-            [tool, "-c", "-ndf", cubin], _LIMITS, env={"PATH": str(tool.parent), "LC_ALL": "C"}
+            [tool, "-c", "-ndf", cubin],
+            _LIMITS,
+            env={"PATH": str(tool.parent), "LC_ALL": "C", "TMPDIR": str(directory)},
+            confined=sandbox.confinement(read=(tool.parent, cubin), write=(directory,)),
         )
         if done.status != 0 or done.output_cut:
             # Not cached: it may have been killed because the program ended, or for want of memory.

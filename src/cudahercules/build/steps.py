@@ -9,6 +9,7 @@ fixed one, so that equal sources give equal cubins wherever they are built.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import signal
 import time
@@ -16,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudahercules.build import diagnostics
+from cudahercules.build import diagnostics, sandbox
 from cudahercules.build.artifact import SOURCE_PREFIX
 from cudahercules.build.candidate import GENERATED_HEADER
 from cudahercules.build.diagnostics import WORKING_DIRECTORY, Refused
-from cudahercules.build.includes import refused_include
+from cudahercules.build.includes import hidden_include, refused_include
 from cudahercules.build.toolchain import Toolchain
 from cudahercules.errors import MachineError
 from cudahercules.process import Finished, Limits, run_limited
@@ -28,6 +29,9 @@ from cudahercules.task.model import LibraryPolicy
 
 LINK_FLAGS = ("-shared", "-Wl,--build-id=none", "-Wl,-z,noexecstack")
 
+_ASSEMBLER_READS = re.compile(
+    r": Error: (?:file not found: (.+)|can't open (.+?) for reading:.*)$", re.MULTILINE
+)
 _KEPT_SUFFIXES = (".cubin", ".ptx", ".fatbin", ".o")
 _OUT_OF_MEMORY = re.compile(
     r"bad_alloc|out of memory|virtual memory exhausted|[Cc]annot allocate memory"
@@ -95,11 +99,13 @@ class Workshop:
 
     def link(self, objects: Sequence[str], unit: str) -> None:
         """Link ``host.so`` from ``objects``; names that it lacks are allowed. Raises Refused."""
-        argv = [str(self.toolchain.host_compiler), *LINK_FLAGS, "-o", "host.so", *objects]
+        made = self.temporary / "host.so"
+        argv = [str(self.toolchain.host_compiler), *LINK_FLAGS, "-o", str(made), *objects]
         environment = self.toolchain.environment(self.temporary)
-        done = self._run(argv, self.directory, environment)
+        done = self._run(argv, self.directory, environment, self.temporary)
         if done.status != 0 or done.timed_out:
             raise self._explain(done, unit, "the linker", done.status, None)
+        made.rename(self.directory / "host.so")
 
     def _steps(self, number: int, unit: str) -> tuple[list[str], dict[str, str]]:
         """nvcc's commands for one file, and the environment that it gives them."""
@@ -143,15 +149,30 @@ class Workshop:
         for command in commands:
             tool = Path(command.split()[0].strip('"')).name
             lines.append(f'{command}\ns=$?; [ $s = 0 ] || {{ echo "{tool} $s" > ../tmp/stage; exit 1; }}')
-        done = self._run(["/bin/sh", "-c", "\n".join(lines)], self.sources, environment)
+        done = self._run(["/bin/sh", "-c", "\n".join(lines)], self.sources, environment, output)
         if done.status == 0 and not done.timed_out:
             return (done.stdout + done.stderr).decode(errors="replace")
         tool, status = stage.read_text().split() if stage.exists() else ("nvcc", str(done.status))
         raise self._explain(done, unit, tool, int(status), output)
 
-    def _run(self, argv: Sequence[str], cwd: Path, environment: dict[str, str]) -> Finished:
+    def _run(self, argv: Sequence[str], cwd: Path, environment: dict[str, str], output: Path) -> Finished:
+        """Run ``argv`` where it sees compilers and this workshop; it can write to ``output`` and ``tmp``."""
         left = max(0.1, self.limits.wall_s - (time.monotonic() - self.started))
-        return run_limited(argv, dataclasses.replace(self.limits, wall_s=left), cwd=cwd, env=environment)
+        finished = run_limited(
+            argv,
+            dataclasses.replace(self.limits, wall_s=left),
+            cwd=cwd,
+            env=environment,
+            confined=sandbox.compiler_confinement(
+                self.toolchain.host_compiler,
+                self.toolchain,
+                read=(self.directory, *self.library_directories),
+                write=(self.temporary, output),
+            ),
+        )
+        _check_plain_files(self.temporary)
+        _check_plain_files(output)
+        return finished
 
     def _explain(self, done: Finished, unit: str, tool: str, status: int, output: Path | None) -> Refused:
         """The failure of one stage as a person would put it."""
@@ -170,6 +191,11 @@ class Workshop:
                 "use fewer or smaller template instantiations, or less unrolling",
                 messages,
             )
+        if hidden := hidden_include(text, self.policy):
+            return Refused("contract", hidden)
+        if read := _ASSEMBLER_READS.search(text):
+            name = (read[1] or read[2])[:400]
+            return Refused("contract", f"inline assembly of the host code reads the file {name}")
         if "unsupported GNU version" in text and any(m.file.endswith("host_config.h") for m in errors):
             raise MachineError(
                 f"{self.toolchain.title}: this nvcc does not support this g++; put an older g++ first on PATH"
@@ -199,6 +225,13 @@ class Workshop:
             generated = name.endswith(".cudafe1.cpp") or name.startswith(f"{self.temporary}/")
             if not generated and not str((self.sources / name).resolve()).startswith(own):
                 raise Refused("contract", f"inline assembly of the host code reads the file {name}")
+
+
+def _check_plain_files(directory: Path) -> None:
+    """Raise Refused if a stage left a link or a device for us to follow: no compiler does, unless broken."""
+    for entry in os.scandir(directory):
+        if not entry.is_file(follow_symlinks=False):
+            raise Refused("contract", f"a stage of the compiler left {entry.name!r}, which is no plain file")
 
 
 def _with_fixed_paths(preprocessed: bytes) -> bytes:

@@ -42,7 +42,7 @@ _QUESTION = ("--dryrun", "-E", "-x", "cu", "/dev/null")
 """Makes nvcc print its toolkit's directory and its version without running anything. The toolkit
 is asked for because ``nvcc`` on PATH may be a wrapper script that lies elsewhere."""
 _VERSION_MACROS = (b"MAJOR", b"MINOR", b"BUILD")
-_BINARIES = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
+TOOLKIT_BINARIES = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "nvvm/bin/cicc")
 
 
 class Toolchain(Model):
@@ -171,7 +171,7 @@ def find_host_compiler() -> tuple[Path, str]:
 
 def _identity(root: Path, version: tuple[int, int, int], host: Path, host_version: str) -> str:
     sizes = []
-    for name in _BINARIES:
+    for name in TOOLKIT_BINARIES:
         try:
             sizes.append(f"{name} {(root / name).stat().st_size}")
         except OSError:

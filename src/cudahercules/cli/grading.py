@@ -55,9 +55,18 @@ def grade(
         typer.Option(metavar="SECONDS", min=0.1, max=86400, help="Wall time that one workload may run."),
     ] = 60.0,
     asynchrony: Asynchrony = None,
+    strict: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL",
+            help="Refuse a sandbox below full, files, calls or limits (docs/recorder.md). $HERCULES_STRICT "
+            "does so for every command.",
+        ),
+    ] = None,
 ) -> None:
     """Grade candidates: one verdict each, as they come."""
     from cudahercules.build.candidate import load_candidate
+    from cudahercules.build.sandbox import require
     from cudahercules.judge.evidence import check_directory
     from cudahercules.judge.grade import choose_device, grade_many
     from cudahercules.judge.verdict import exit_code
@@ -66,6 +75,8 @@ def grade(
 
     # Everything that the caller may have got wrong is found before the first candidate is compiled.
     chosen, resolved = load_task(task), choose_device(device)
+    if strict is not None:
+        require(strict)
     names = [load_candidate(file).name for file in files]
     directories = _evidence_directories(evidence, names)
     for directory in directories:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
 
+from cudahercules.build import sandbox
 from cudahercules.build.toolchain import find_host_compiler
 from cudahercules.cache import digest, entry
 from cudahercules.errors import MachineError
-from cudahercules.process import Limits, run_limited
+from cudahercules.process import Confinement, Limits, run_limited
 
 ROOT = Path(__file__).parent
 RUNTIME = ROOT / "runtime"
@@ -102,7 +104,13 @@ def toolchain_digest() -> str:
 def compile_kernels(source: Path, target: Path, build: str = PLAIN) -> None:
     """g++ for one translation. Raises MachineError with the compiler's words (an error of ours)."""
     level = "-O1" if source.stat().st_size > _LARGE_SOURCE else "-O2"
-    _run([level, *_FLAGS, *_KERNEL_FLAGS, f"-I{RUNTIME / build}", *machine_flags(), source, "-o", target])
+    source, target = source.absolute(), target.absolute()
+    flags = (level, *_FLAGS, *_KERNEL_FLAGS, f"-I{RUNTIME / build}", *machine_flags())
+    # The text was made from a candidate's PTX, so it is compiled like a candidate's own.
+    confined = sandbox.compiler_confinement(
+        _compiler()[0], read=(source, RUNTIME, SCALAR), write=(target.parent,)
+    )
+    _run([*flags, source, "-o", target], confined)
 
 
 def host_program(build: str = PLAIN) -> Path:
@@ -136,9 +144,12 @@ def _build_host(build: str, directory: Path) -> None:
         target.unlink()
 
 
-def _run(arguments: list[str | Path]) -> None:
+def _run(arguments: Sequence[str | Path], confined: Confinement | None = None) -> None:
     path, _ = _compiler()
-    finished = run_limited([path, *arguments], _COMPILE_LIMITS, env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"})
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
+    if confined is not None:
+        environment["TMPDIR"] = str(confined.write[-1])
+    finished = run_limited([path, *arguments], _COMPILE_LIMITS, env=environment, confined=confined)
     if finished.timed_out:
         raise MachineError(f"{path} did not end within {_COMPILE_LIMITS.wall_s:.0f} s")
     if finished.status != 0:
