@@ -73,9 +73,10 @@ def _make(ptx: str, build: str, directory: Path) -> None:
 
     try:
         translation = translate(parse(ptx), build == COUNTING)
-    except PtxError as error:
-        # Not one instruction but the whole text: a managed variable, a texture reference.
-        refused = UnsupportedInstruction(instruction=str(error), kernel="")
+    except (PtxError, RecursionError) as error:
+        # Not one instruction but the whole text: a managed variable, a texture reference, deep nesting.
+        what = str(error) if isinstance(error, PtxError) else "PTX that nests too deeply"
+        refused = UnsupportedInstruction(instruction=what, kernel="")
         translation = Translation("", (), (), (), (), (), (refused,), False, ())
     meta = {
         "variables": [

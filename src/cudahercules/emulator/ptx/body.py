@@ -33,6 +33,8 @@ from cudahercules.emulator.ptx.tokens import PtxError, Token
 
 _SELECTORS = ("b0", "b1", "b2", "b3", "h0", "h1", "b10", "b32")
 _TOOLKIT = re.compile(r"/include/|/cccl/|^/usr/")
+MAX_REGISTERS = 1 << 18
+"""Virtual registers of one function: several times what large templates have. Inline PTX may ask for any."""
 
 
 @dataclass
@@ -126,7 +128,10 @@ class BodyParser:
             name = stream.next().text
             names = [name]
             if stream.accept("<"):
-                names = [f"{name}{index}" for index in range(integer(stream.next().text))]
+                count = integer(stream.next().text)
+                if len(self.identifiers) + count > MAX_REGISTERS:
+                    raise stream.error(f"more than {MAX_REGISTERS} registers in one function")
+                names = [f"{name}{index}" for index in range(count)]
                 stream.expect(">")
             for one in names:
                 if width == 1:
