@@ -188,11 +188,13 @@ def run(tmp_path, verdicts_given, verdicts, **options):
 
 @pytest.fixture
 def no_profile(monkeypatch):
+    monkeypatch.setattr(tools_module, "diagnosis", lambda *_: "nothing found")
+    monkeypatch.setattr(refining_module, "diagnosis_if_any", lambda *_: "")
     monkeypatch.setattr(instruments, "emulated_profile", lambda *_: "PROFILE: 7 instructions")
 
 
 def test_the_default_agent_works_and_submits(tmp_path, verdicts, no_profile):
-    outcome, sample = run(tmp_path, [wrong(), RIGHT, RIGHT, RIGHT], verdicts)
+    outcome, sample = run(tmp_path, [wrong(), RIGHT, RIGHT], verdicts)
     results = {m.function: m.text for m in sample.messages if m.role == "tool"}
     assert "[left: 15 of 20 rounds]" in results["sanitize"]
     assert "nothing can be measured here" in results["measure"]
@@ -222,7 +224,7 @@ def test_the_two_roles_talk(tmp_path, verdicts, no_profile):
 
 
 def test_any_inspect_solver_finds_the_tools(tmp_path, verdicts, no_profile):
-    verdicts(wrong(), RIGHT, RIGHT, RIGHT)
+    verdicts(wrong(), RIGHT, RIGHT)
     built = agent_task(tasks="softmax/fp32", device="cpu")
     log = eval(
         built, solver=generate(), model="replay/demo", log_dir=str(tmp_path), display="none", turn_limit=6

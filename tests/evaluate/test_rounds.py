@@ -11,11 +11,12 @@ from made_verdicts import SOFTMAX, broken, timed, wrong
 
 from cudahercules.evaluate import refine as refining_module
 from cudahercules.evaluate import scorer as scorer_module
+from cudahercules.evaluate.diagnosis import diagnosis, diagnosis_if_any
 from cudahercules.evaluate.feedback import feedback, round_message
 from cudahercules.evaluate.holdout import guidance, guidance_seed, held_back
 from cudahercules.evaluate.run import Call, evaluate
 from cudahercules.evaluate.trajectory import Trajectory, fingerprint_of
-from cudahercules.task.load import all_tasks
+from cudahercules.task.load import all_tasks, load_task
 
 SHOWN = ["bert_attention", "long_attention", "llama3_vocabulary"]
 HELD = ["vit_attention", "gpt2_vocabulary"]
@@ -161,6 +162,7 @@ def judged(monkeypatch):
             return final if is_final else next(guidance_verdicts)
 
         monkeypatch.setattr(refining_module, "judge", judge)
+        monkeypatch.setattr(refining_module, "diagnosis_if_any", lambda *_: "DIAGNOSIS: a race")
         monkeypatch.setattr(scorer_module, "judge", judge)
         return asked
 
@@ -238,3 +240,23 @@ def test_conversations_do_not_grow_with_the_rounds(tmp_path, judged):
     _, sample = refine(tmp_path)
     calls = [e for e in sample.events if e.event == "model"]
     assert [len(c.input) for c in calls] == [1, 3, 3, 3, 3, 3, 3]
+
+
+def test_a_wrong_answer_is_told_what_the_checking_emulator_found(tmp_path, judged):
+    judged([broken(), *[wrong()] * 5], wrong())
+    outcome, _ = refine(tmp_path)
+    name = list_eval_logs(str(outcome.directory))[0].name
+    (sample,) = read_eval_log(name, resolve_attachments=True).samples
+    asked = [e.input[-1].text for e in sample.events if e.event == "model"]
+    assert ["DIAGNOSIS: a race" in text for text in asked] == [False, False, *[True] * 5]
+
+
+def test_the_diagnosis_names_a_race_and_is_silent_where_there_is_none():
+    gemm = load_task("kernel/gemm/fp32@general")
+    sound = (gemm.directory / "tiled.cu").read_text()
+    racing = "".join(line for i, line in enumerate(sound.splitlines(keepends=True), 1) if i != 42)
+    text = diagnosis_if_any(gemm, {"solution.cu": racing}, None, "example", 30.0)
+    assert "* race: byte" in text and "Likely cause: A __syncthreads() is missing" in text
+    assert diagnosis_if_any(gemm, {"solution.cu": sound}, None, "example", 30.0) == ""
+    assert "nothing found; the answer is right." in diagnosis(gemm, {"solution.cu": sound}, None, "s", 30.0)
+    assert diagnosis_if_any(gemm, {"solution.cu": "int x = ;"}, None, "example", 30.0) == ""

@@ -7,19 +7,23 @@ that is another), so that its length does not grow with the number of rounds.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageUser, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+from cudahercules.evaluate.diagnosis import diagnosis_if_any
 from cudahercules.evaluate.feedback import feedback, fenced, round_heading, round_message
 from cudahercules.evaluate.holdout import guidance, guidance_seed
-from cudahercules.evaluate.judging import Device, judge
+from cudahercules.evaluate.judging import Device, builders, in_thread, judge
 from cudahercules.evaluate.scorer import extract_from
 from cudahercules.evaluate.state import Answer
 from cudahercules.evaluate.trajectory import Trajectory
 from cudahercules.task.load import load_task
 from cudahercules.task.model import Task
 
+DIAGNOSIS_LIMIT_S = 20.0
+"""Wall seconds that the checking emulator may take for a wrong answer; it is slower than grading."""
 Review = Callable[[Task, Trajectory, str], Awaitable[str]]
 """What a second role adds to the feedback on the last round (given in words); "" for nothing."""
 
@@ -52,6 +56,11 @@ def rounds_of(rounds: int, device: Device, limit_s: float, until_correct: bool, 
                 verdict = await judge(shown, extraction.files, device, seed=seed, limit_s=limit_s)
             trajectory = trajectory.extended(extraction.files, extraction.explanation(), verdict)
             words = feedback(shown, verdict, extraction.explanation())
+            if verdict is not None and verdict.kind == "incorrect":
+                look = partial(
+                    diagnosis_if_any, shown, extraction.files, verdict.workload, seed, DIAGNOSIS_LIMIT_S
+                )
+                words = "\n\n".join(filter(None, (words, await in_thread(builders(), look))))
             settle(state, trajectory)
             if number == rounds or (until_correct and verdict is not None and verdict.kind == "correct"):
                 break

@@ -19,6 +19,7 @@ from cudahercules.evaluate.agent import instruments, workspace
 from cudahercules.evaluate.agent.budget import budget_line
 from cudahercules.evaluate.agent.nvidia_tools import profiled, sanitized
 from cudahercules.evaluate.agent.workspace import Workspace
+from cudahercules.evaluate.diagnosis import diagnosis
 from cudahercules.evaluate.feedback import feedback
 from cudahercules.evaluate.holdout import guidance, guidance_seed
 from cudahercules.evaluate.judging import (
@@ -42,10 +43,6 @@ from cudahercules.task.prompt import sections
 
 MEASUREMENTS = 10
 NOTES = Path(__file__).parent / "notes"
-SANITIZER = (
-    "By the emulator, which finds accesses outside buffers, misaligned ones, deadlocks, waits that are "
-    "missing, and divergent barriers:"
-)
 NO_GPU = "This machine has no GPU that judges: nothing can be measured here. `check` says right or wrong."
 
 
@@ -259,12 +256,13 @@ def _sass(at: Bench) -> Callable[..., Awaitable[str]]:
 
 def _sanitize(at: Bench) -> Callable[..., Awaitable[str]]:
     async def sanitize() -> str:
-        """Look for bad accesses: compute-sanitizer on a GPU, the emulator's checks without one."""
+        """Look for bad accesses and races: compute-sanitizer on a GPU, the checking emulator without one."""
         task, files = _task(), _need_source(store_as(Workspace).files)
         shown = guidance(task)
         if at.device == "gpu":
             return await in_thread(gpu_queue(), lambda: sanitized(shown, files))
-        return f"{SANITIZER}\n{await _judged(at, 'cpu')}"
+        seed = guidance_seed(task, store_as(Seat).epoch)
+        return await in_thread(builders(), lambda: diagnosis(shown, files, None, seed, at.limit_s))
 
     return sanitize
 
