@@ -80,9 +80,9 @@ def survey(
     within_s: float | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> Survey:
-    """Compile and look. ``jobs`` compilers run at a time (each may take 4 GB); after ``within_s`` seconds no
-    new one starts, and what is not in the cache is ``not_tried``. What is finished stays in the cache, so that
-    a run that was interrupted goes on where it stopped. Raises MachineError."""
+    """Compile and look. ``jobs`` compilers run at a time (each may take 4 GB); after ``within_s`` seconds
+    no new one starts, and what is not in the cache is ``not_tried``. What is finished stays in the cache, so
+    that a run that was interrupted goes on where it stopped. Raises MachineError."""
     rows: dict[tuple[str, str], Row] = {}
     for row in _rows(chosen, jobs, within_s):
         rows[row.file, row.target] = row
