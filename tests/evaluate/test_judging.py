@@ -16,6 +16,7 @@ from cudahercules.build.artifact import BuildFailure
 from cudahercules.errors import MachineError
 from cudahercules.evaluate import judging
 from cudahercules.evaluate.judging import ATTEMPTS, NotJudged, in_thread, judge, write_candidate
+from cudahercules.evaluate.remembered import remembering
 
 FILES = {"solution.cu": "int x;"}
 
@@ -66,6 +67,22 @@ def test_after_some_attempts_an_answer_is_not_judged_rather_than_wrong(grades, t
 def test_a_wrong_answer_is_judged_once(grades):
     seen = grades(wrong())
     assert run(judge, SOFTMAX, FILES, "cpu").kind == "incorrect" and len(seen) == 1
+
+
+def test_guidance_is_given_once_also_after_a_restart_and_final_verdicts_never(grades, tmp_path):
+    first, second = timed({"bert_attention": 0.5}), timed({"bert_attention": 0.6})
+    seen = grades(first, second, wrong(), wrong())
+    with remembering(tmp_path):
+        assert run(judge, SOFTMAX, FILES, "cpu", seed="g") == first
+        assert run(judge, SOFTMAX, FILES, "cpu", seed="g") == first
+    with (tmp_path / "guidance.jsonl").open("ab") as file:
+        file.write(b"cut off")
+    with remembering(tmp_path):
+        assert run(judge, SOFTMAX, FILES, "cpu", seed="g") == first
+        assert run(judge, SOFTMAX, {"solution.cu": "int y;"}, "cpu", seed="g") == second
+        assert run(judge, SOFTMAX, {"solution.cu": "int y;"}, "cpu", seed="g") == second
+        assert run(judge, SOFTMAX, FILES, "cpu") == run(judge, SOFTMAX, FILES, "cpu")  # both are graded
+    assert len(seen) == 4
 
 
 def test_what_does_not_compile_never_reaches_the_gpus_queue(grades, monkeypatch):

@@ -14,6 +14,8 @@ from chat_server import USAGE, Fail, Say, serving
 from inspect_ai.log import list_eval_logs, read_eval_log
 from made_verdicts import timed
 
+from cudahercules.evaluate import judging
+from cudahercules.evaluate import refine as refining_module
 from cudahercules.evaluate import scorer as scorer_module
 from cudahercules.evaluate.agent import tools as tools_module
 from cudahercules.evaluate.run import Call, evaluate
@@ -156,21 +158,34 @@ def test_money_is_counted_where_prices_are_known_and_limited_for_each_sample(tmp
     assert samples[0].limit.type == "cost" and outcome.records[0].rounds < 5
 
 
-def test_what_was_paid_is_not_paid_again_when_the_judge_fails(tmp_path, monkeypatch):
-    """The answers of samples that could not be judged come from the cache when they are resumed."""
+@pytest.mark.parametrize("setting", ["oneshot", "refine", "agent"])
+def test_what_was_paid_is_not_paid_again_when_the_judge_fails(tmp_path, monkeypatch, setting):
+    """The answers of samples that could not be judged come from the cache when they are resumed, although
+    measured times differ from run to run."""
     from cudahercules.evaluate.judging import NotJudged
 
     async def broken(task, files, device, *, seed=None, limit_s=60.0):
         raise NotJudged("the machine is on fire")
 
-    working = scorer_module.judge
-    with serving(GOOD) as server:
+    speeds = iter(range(1, 1000))
+
+    def grade(task, path, device, *, seed, limit_s):  # beneath the memory for guidance
+        return timed({"bert_attention": next(speeds) / 1000})
+
+    monkeypatch.setattr(judging, "grade", grade)
+    for module in (refining_module, tools_module):
+        monkeypatch.setattr(module, "judge", judging.judge)
+    agent = [calls(("write", json.dumps({"path": "a.cu", "text": CODE}))), calls(("check", "{}"))]
+    script = {"oneshot": [GOOD], "refine": [GOOD], "agent": [*agent, calls(("submit", "{}"))]}[setting]
+    options = {"refine": {"rounds": 3, "until": "rounds"}}.get(setting, {})
+    with serving(*script) as server:
         monkeypatch.setattr(scorer_module, "judge", broken)
-        outcome, _ = ask(server, tmp_path, samples=3)
+        outcome, _ = ask(server, tmp_path, setting=setting, options=options)
         assert not outcome.finished and "on fire" in outcome.error
-        assert [r.outcome for r in outcome.records] == ["infrastructure_error"] * 3
-        assert len(server.requests) == 3
-        monkeypatch.setattr(scorer_module, "judge", working)
-        outcome, _ = ask(server, tmp_path, samples=3, resume=True)
-        assert outcome.finished and [r.outcome for r in outcome.records] == ["correct"] * 3
-        assert len(server.requests) == 3
+        assert [r.outcome for r in outcome.records] == ["infrastructure_error"]
+        asked = len(server.requests)
+        assert asked == {"oneshot": 1, "refine": 3, "agent": 3}[setting]
+        monkeypatch.setattr(scorer_module, "judge", judging.judge)
+        outcome, _ = ask(server, tmp_path, setting=setting, options=options, resume=True)
+        assert outcome.finished and [r.outcome for r in outcome.records] == ["correct"]
+        assert len(server.requests) == asked

@@ -22,6 +22,7 @@ from cudahercules.build.compile import BuildFailure, build
 from cudahercules.build.toolchain import resolve_architecture
 from cudahercules.errors import HerculesError, MachineError
 from cudahercules.evaluate.extraction import SINGLE
+from cudahercules.evaluate.remembered import current, key_of
 from cudahercules.judge.grade import LIMIT_S, grade, new_case
 from cudahercules.judge.verdict import Verdict
 from cudahercules.task.model import Task
@@ -41,8 +42,25 @@ async def judge(
 ) -> Verdict:
     """The verdict on the candidate made of ``files`` (name -> text), which extraction has checked.
 
-    ``seed`` and ``limit_s`` as in :func:`cudahercules.judge.grade.grade`. Raises NotJudged.
+    ``seed`` and ``limit_s`` as in :func:`cudahercules.judge.grade.grade`. With a seed the verdict is
+    guidance, and an evaluation that remembers (:mod:`cudahercules.evaluate.remembered`) gives it only once.
+    Raises NotJudged.
     """
+    memory = current() if seed is not None else None
+    if memory is None or seed is None:
+        return await _judge(task, files, device, seed, limit_s)
+    key = key_of(task, files, device, seed)
+    known = memory.get(key)
+    if known is not None:
+        return known
+    verdict = await _judge(task, files, device, seed, limit_s)
+    memory.put(key, verdict)
+    return verdict
+
+
+async def _judge(
+    task: Task, files: Mapping[str, str], device: Device, seed: str | None, limit_s: float
+) -> Verdict:
     if device == "gpu":
         failure = await in_thread(builders(), lambda: _build_verdict(task, files, seed))
         if failure is not None:  # nothing to run: the card goes on with others

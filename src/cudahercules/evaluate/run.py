@@ -26,6 +26,7 @@ from cudahercules.errors import HerculesError, UsageError
 from cudahercules.evaluate import registry
 from cudahercules.evaluate.logs import first_error, read_records, statuses
 from cudahercules.evaluate.progress import Board, shown_on
+from cudahercules.evaluate.remembered import remembering
 from cudahercules.score.record import Record
 from cudahercules.task.model import Model
 
@@ -96,7 +97,7 @@ def evaluate(
     chosen = _directory(call, directory, root, resume)
     total = len(task.dataset) * (task.epochs or 1)
     done = _finished_samples(chosen) if resume else 0
-    with shown_on(Board(total, tell, done)):
+    with remembering(chosen), shown_on(Board(total, tell, done)):
         try:
             _run(call, task, model, chosen, display)
         except PrerequisiteError as error:
