@@ -23,6 +23,7 @@ MISTAKES = {
     "barrier_missing": ("race", "write", "read"),
     "second_barrier_missing": ("race", "write", "read"),
     "warp_barrier_missing": ("race", "write", "read"),
+    "shuffle_is_no_barrier": ("race", "write", "read"),
     "two_writers": ("race", "write", "write"),
     "neighbouring_bytes": ("race", "write", "write"),
     "wrong_named_barrier": ("race", "write", "read"),

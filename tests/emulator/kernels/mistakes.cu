@@ -29,6 +29,13 @@ KERNEL warp_barrier_missing(const int* in, int* out, int sound) {
   if (sound) __syncwarp();
   out[threadIdx.x] = s[threadIdx.x ^ 1];  // mark: warp_barrier_missing read
 }
+KERNEL shuffle_is_no_barrier(const int* in, int* out, int sound) {
+  __shared__ int s[256];
+  s[threadIdx.x] = in[threadIdx.x];  // mark: shuffle_is_no_barrier write
+  const int other = __shfl_xor_sync(~0u, in[threadIdx.x], 2);
+  if (sound) __syncwarp();
+  out[threadIdx.x] = s[threadIdx.x ^ 1] + other;  // mark: shuffle_is_no_barrier read
+}
 KERNEL two_writers(const int* in, int* out, int sound) {
   __shared__ int s[256];
   s[sound ? threadIdx.x : threadIdx.x % 128] = in[threadIdx.x];  // mark: two_writers write
