@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "emulator"), str(ROOT / "src")]
 
 import hardware_pack as pack  # noqa: E402
+from hardware_rules import excluded  # noqa: E402
 from hardware_store import FOLDER, PROGRAMS, SCALAR  # noqa: E402
 
 
@@ -30,7 +31,8 @@ def main() -> None:
     options.to.mkdir(parents=True, exist_ok=True)
     measured = pack.read(options.out / "measured.tar.xz")
     results = json.loads(measured.pop("results.json"))
-    done = {id_ for id_, row in results["programs"].items() if row["status"] == "done"}
+    rows = {id_: row for id_, row in results["programs"].items() if excluded(row["name"]) is None}
+    done = {id_ for id_, row in rows.items() if row["status"] == "done"}
     programs: pack.Files = {}
     scalar: pack.Files = {}
     for id_ in sorted(done):
@@ -53,7 +55,7 @@ def main() -> None:
         print(
             f"{name}: {len(pack.programs(files))} programs, {(options.to / name).stat().st_size / 1e6:.2f} MB"
         )
-    rest = {row["name"]: row["line"] for id_, row in results["programs"].items() if id_ not in done}
+    rest = {row["name"]: row["line"] for id_, row in rows.items() if id_ not in done}
     summary = {"machine": results["machine"], "programs": len(done), "without bits": rest}
     (options.to / "results.json").write_text(json.dumps(summary, indent=1, sort_keys=True) + "\n")
     print(f"{len(rest)} programs gave no bits: see results.json")

@@ -18,7 +18,7 @@ from scalar_kernels import BLOCK, kernel
 from tensor_programs import HEAD, MMAS, Mma, module
 from tensor_values import random_bits
 from test_tensor_mma import operands, pieces
-from test_tensor_wgmma import FORMS, K_MAJOR, MN_MAJOR, Case, at, plain
+from test_tensor_wgmma import FORMS, K_MAJOR, MN_MAJOR, SUMS, Case, at, plain
 from wgmma_programs import SHARED, Layout, Wgmma
 
 from cudahercules.emulator.scalar.pattern import Variant
@@ -120,15 +120,7 @@ def lop3_program(tmp_path: Path) -> Program:
 # ---- tensor cores --------------------------------------------------------------------------------------
 
 SPARSE = [f for f in sparse.FORMS if f.d in ("f32", "f16") and not f.selector and not f.ordered]
-_BYTES = ("e4m3", "e5m2")
-SMALLEST = [
-    Wgmma(8, types)
-    for types in (
-        *(("f32", t, t) for t in ("f16", "bf16", "tf32")),
-        ("f16", "f16", "f16"),
-        *((d, a, b) for d in ("f32", "f16") for a in _BYTES for b in _BYTES),
-    )
-]
+SMALLEST = [Wgmma(8, types) for types in SUMS]
 """Sums of every type with the fewest values."""
 
 

@@ -224,8 +224,10 @@ def _float(
     formats = [source] * len(words)
     if mixed:
         formats[-1] = "f32"
-    values = [fp.decode(format_, word) for format_, word in zip(formats, words, strict=True)]
     ftz = "ftz" in modifiers
+    if ftz and source == "f64":  # the approximate functions see the upper word alone
+        words = tuple(word & ~0xFFFFFFFF for word in words)
+    values = [fp.decode(format_, word) for format_, word in zip(formats, words, strict=True)]
     if ftz:
         values = [fp.flush(format_, value) for format_, value in zip(formats, values, strict=True)]
     if opcode in APPROXIMATE or "approx" in modifiers or "full" in modifiers:

@@ -46,7 +46,8 @@ def decode(bits: np.ndarray, type_: str) -> np.ndarray:
         case "e5m2":
             return _small(bits, 5, 2, True)
         case "f32":
-            return np.ascontiguousarray(bits.astype(np.uint32)).view(np.float32).astype(np.float64)
+            with np.errstate(invalid="ignore"):  # NaNs that signal
+                return np.ascontiguousarray(bits.astype(np.uint32)).view(np.float32).astype(np.float64)
         case "f64":
             return np.ascontiguousarray(bits.astype(np.uint64)).view(np.float64)
         case "s8":

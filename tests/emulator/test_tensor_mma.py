@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensor_sums as sums
 from emulated import Program
+from hardware_sums import KINDS
+from hardware_sums import operands as limits
 from tensor_layouts import layouts
 from tensor_programs import MMAS, Mma, module
 from tensor_values import decode, gather, pack, random_bits, scatter, unpack
@@ -63,6 +65,15 @@ def test_random_values(ptx, tmp_path, mma):
         assert (np.abs(decode(d, type_d) - exact) <= 2.0**-45 * terms).all()
     else:
         assert sums.same(decode(d, type_d), sums.of_mma(mma.types, a, b.T, c))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mma", [m for m in MMAS if m.types[0] in ("f32", "f16")], ids=lambda m: m.name)
+def test_sums_at_their_limits(ptx, tmp_path, mma, kind):
+    m, n, k = mma.shape
+    a, b, c = limits(kind, mma.types, ((m, k), (n, k), (m, n)), 4)
+    got = decode(run(ptx, tmp_path, mma, a, b.T, c), mma.types[0])
+    assert sums.same(got, sums.of_mma(mma.types, a, b, c))
 
 
 def form(*types: str, k: int = 16, m: int = 16, saturate: bool = False) -> Mma:

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import tensor_sums as sums
 from emulated import Program
+from hardware_sums import KINDS
+from hardware_sums import operands as limits
 from tensor_layouts import wgmma_a, wgmma_d
 from tensor_programs import HEAD
 from tensor_values import decode, gather, pack, random_bits, scatter, unpack
@@ -14,6 +16,13 @@ from wgmma_programs import SHARED, Layout, Wgmma, write_image
 from cudahercules.emulator.outcome import Completed, Outcome
 
 IMAGE = 48 << 10
+BYTES = ("e4m3", "e5m2")
+SUMS = [
+    *(("f32", t, t) for t in ("f16", "bf16", "tf32")),
+    ("f16", "f16", "f16"),
+    *((d, a, b) for d in ("f32", "f16") for a in BYTES for b in BYTES),
+]
+"""Every type of sum."""
 F16 = ("f32", "f16", "f16")
 
 FORMS = [
@@ -127,6 +136,16 @@ def plain(form: Wgmma, which: int) -> Layout:
 def test_types_and_sizes(ptx, tmp_path, form):
     case = Case(form, FORMS.index(form))
     case.check(case.run(ptx, tmp_path, plain(form, 0), plain(form, 1)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("types", SUMS, ids="-".join)
+def test_sums_at_their_limits(tmp_path, types, kind):
+    form = Wgmma(8, types)
+    case = Case(form)
+    case.a, case.b, case.c = limits(kind, types, (case.a.shape, case.b.shape, case.c.shape), 5)
+    text = HEAD + SHARED + form.ptx()
+    case.check(case.run(text, tmp_path, plain(form, 0), plain(form, 1)))
 
 
 def test_scale_d_false_ignores_the_old_sums(ptx, tmp_path):

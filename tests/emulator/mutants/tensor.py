@@ -12,6 +12,7 @@ _MMA = "runtime/mma.cpp"
 _WARP = "runtime/warp.cpp"
 _WMMA = "runtime/wmma.hpp"
 _SWIZZLE = "runtime/swizzle.hpp"
+_SUMS = "runtime/sums.hpp"
 _COMPUTE = "runtime/wgmma_compute.cpp"
 _WGMMA = "runtime/wgmma.cpp"
 
@@ -369,5 +370,51 @@ MUTANTS = [
         _WGMMA,
         "uint32_t gone = exists ? ~b.warps[first + w].alive : all_lanes;",
         "uint32_t gone = 0;",
+    ),
+    Mutant("products keep one bit more", _SUMS, "{d, a, b, 0x1p25, 0x1p23}", "{d, a, b, 0x1p26, 0x1p23}"),
+    Mutant("products keep one bit less", _SUMS, "{d, a, b, 0x1p25, 0x1p23}", "{d, a, b, 0x1p24, 0x1p23}"),
+    Mutant("wgmma of bytes keeps 25 bits", _SUMS, "{d, a, b, 0x1p13, 0x1p13}", "{d, a, b, 0x1p25, 0x1p13}"),
+    Mutant("sums of bytes have 23 bits", _SUMS, "{d, a, b, 0x1p13, 0x1p13}", "{d, a, b, 0x1p13, 0x1p23}"),
+    Mutant(
+        "products are rounded, not cut",
+        _SUMS,
+        "_MM_FROUND_TO_ZERO |",
+        "_MM_FROUND_TO_NEAREST_INT |",
+    ),
+    Mutant(
+        "sums are rounded to fp32",
+        _SUMS,
+        "if (rule.d != Format::f16) result = cut_fraction(result, rule.fraction);",
+        "",
+    ),
+    Mutant(
+        "zeros have an exponent",
+        _SUMS,
+        "_mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_NEQ_UQ)",
+        "_mm256_cmp_pd(x, x, _CMP_TRUE_UQ)",
+    ),
+    Mutant(
+        "subnormal factors align by their highest bit",
+        _SUMS,
+        "_mm256_and_pd(_mm256_max_pd(exponent, least),",
+        "_mm256_and_pd(exponent,",
+    ),
+    Mutant(
+        "the old sum does not count among the exponents",
+        _SUMS,
+        "largest[i] = _mm256_max_pd(powers(old[i], least_c), tiny);",
+        "largest[i] = tiny;",
+    ),
+    Mutant(
+        "mma of bytes takes the first half of k first",
+        _SUMS,
+        "if (k % group / (group / 2) != half) continue;",
+        "if (k / (depth / 2) != half) continue;",
+    ),
+    Mutant(
+        "an infinity makes the others' operands zero and nothing else",
+        _SUMS,
+        "if (!std::isfinite(met[i])) c[i] = met[i];",
+        "c[i] = c[i];",
     ),
 ]

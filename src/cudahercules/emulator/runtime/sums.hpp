@@ -41,6 +41,14 @@ inline bool powers(const double* in, uint32_t count, double least, double* out) 
   return !_mm256_movemask_pd(wild);
 }
 
+inline bool all_finite(const double* in, uint32_t count) {
+  const __m256d infinity = _mm256_set1_pd(HUGE_VAL), sign = _mm256_set1_pd(-0.0);
+  __m256d fine = _mm256_cmp_pd(infinity, infinity, _CMP_EQ_OQ);
+  for (uint32_t i = 0; i < count; i += 4)
+    fine = _mm256_and_pd(fine, _mm256_cmp_pd(_mm256_andnot_pd(sign, _mm256_loadu_pd(in + i)), infinity, _CMP_LT_OQ));
+  return _mm256_movemask_pd(fine) == 15;
+}
+
 inline __m256d cut(__m256d x) { return _mm256_round_pd(x, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
 
 // To fp32 with fewer bits of fraction, toward zero.
@@ -117,7 +125,7 @@ inline void multiply_aligned(const SumRule& rule, const double* a, const double*
                              uint32_t columns, uint32_t depth) {
   bool finite = sums::powers(a, rows * depth, least_normal(rule.a), sums::left);
   finite &= sums::powers(b, depth * columns, least_normal(rule.b), sums::right);
-  for (uint32_t i = 0; i < rows * columns; i++) finite &= std::isfinite(c[i]);
+  finite &= sums::all_finite(c, rows * columns);
   (finite ? sums::finite : sums::wild)(rule, a, b, c, rows, columns, depth);
 }
 

@@ -65,12 +65,13 @@ PTX_INLINE double upper_word(double x) { return bits<double>(bits<u64>(x) & 0xff
 PTX_INLINE double flush_f64(double x) { return magnitude(x) < 0x1p-1022 ? fcopysign(x, 0.0) : x; }
 PTX_INLINE double nan_upper() { return bits<double>(0x7fffffff00000000ull); }
 PTX_INLINE double rcp_approx_ftz(double x) {
+    x = upper_word(x);  // of a NaN that infinity may be
     if (is_nan(x)) return nan_upper();
-    return upper_word(flush_f64(1.0 / flush_f64(upper_word(x))));
+    return upper_word(flush_f64(1.0 / flush_f64(x)));
 }
 PTX_INLINE double rsqrt_approx_ftz(double x) {
     const double flushed = flush_f64(upper_word(x));
-    if (is_nan(x) || flushed < 0) return nan_upper();
+    if (is_nan(flushed) || flushed < 0) return nan_upper();
     return upper_word(flushed == 0 ? 1.0 / flushed : 1.0 / root(flushed));
 }
 PTX_INLINE double rsqrt_approx(double x) {  // relative error 2^-20 promised; code generated from rsqrt() wants 2 ulp
