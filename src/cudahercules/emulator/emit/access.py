@@ -47,6 +47,8 @@ def c_type(type_: str) -> str:
         raise Unsupported(f"type {type_}") from None
     if width == 128:
         return "unsigned __int128"
+    if width not in (8, 16, 32, 64):
+        raise Unsupported(f"type {type_}")
     if type_[0] == "s" and type_[1:].isdigit():
         return f"int{width}_t"
     return f"uint{width}_t"
@@ -142,6 +144,8 @@ class Access:
         if isinstance(operand, Immediate):
             return literal(operand, type_)
         if isinstance(operand, Negated):
+            if wanted != "bool" or self.storage[operand.register.name] != "bool":
+                raise Unsupported("! of something else than a predicate")
             return f"!{operand.register.name}"
         if isinstance(operand, Special):
             return f"({wanted})({self._special(operand.name)})"
@@ -224,8 +228,15 @@ def literal(value: Immediate, type_: str) -> str:
 
 
 def _float_bits(value: Immediate) -> int:
-    return struct.unpack("<I", struct.pack("<f", as_float(value)))[0]
+    return _pattern("<f", "<I", value)
 
 
 def _double_bits(value: Immediate) -> int:
-    return struct.unpack("<Q", struct.pack("<d", as_float(value)))[0]
+    return _pattern("<d", "<Q", value)
+
+
+def _pattern(number: str, bits_: str, value: Immediate) -> int:
+    try:
+        return struct.unpack(bits_, struct.pack(number, as_float(value)))[0]
+    except OverflowError:
+        raise Unsupported("a number beyond its type") from None

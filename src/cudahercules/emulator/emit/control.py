@@ -34,6 +34,8 @@ def move(context: FunctionContext, instruction: Instruction) -> str | None:
 
 
 def _part(vector: Vector, type_: str) -> str:
+    if not vector.elements:
+        raise Unsupported("vector length")
     width, rest = divmod(bits(type_), len(vector.elements))
     if rest or width not in (8, 16, 32, 64):
         raise Unsupported("vector length")
@@ -64,7 +66,7 @@ def branch(
 ) -> str | None:
     """``seen`` are the labels above: a branch to one of them goes back and burns fuel."""
     if instruction.opcode == "brx":
-        return _indexed(context, instruction, seen)
+        return _indexed(context, instruction, seen, labels)
     if instruction.types or instruction.modifiers not in ((), ("uni",)) or len(instruction.operands) != 1:
         return None
     (target,) = instruction.operands
@@ -75,12 +77,14 @@ def branch(
     return f"goto {target.name};"
 
 
-def _indexed(context: FunctionContext, instruction: Instruction, seen: set[str]) -> str | None:
+def _indexed(
+    context: FunctionContext, instruction: Instruction, seen: set[str], labels: set[str]
+) -> str | None:
     if instruction.modifiers not in (("idx",), ("idx", "uni")) or len(instruction.operands) != 2:
         return None
     index, table = instruction.operands
     targets = context.function.tables.get(table.name) if isinstance(table, Label) else None
-    if targets is None:
+    if targets is None or not labels.issuperset(targets):
         return None
     value = context.access.read(index, "u32")
     cases = " ".join(f"case {i}: goto {label};" for i, label in enumerate(targets))

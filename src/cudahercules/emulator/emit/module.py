@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -87,6 +88,10 @@ _EMITTERS: dict[str, Emitter] = {
 }
 _ENDS = frozenset(("bra", "brx", "ret", "exit", "trap", "brkpt"))
 _MOST_ALIGNMENT = 1024
+_MOST_LOCAL, _MOST_SHARED, _MOST_PARAMETERS = 512 << 10, 227 << 10, 32764
+"""Bytes that hardware gives a thread, a block and a launch."""
+_MOST_STACK = 16 << 20
+"""Bytes of local memory of a kernel and all device functions together: each thread here has as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,9 @@ class _Translator:
                 ),
                 default=16,
             )
+            self._refuse_beyond(size, _MOST_SHARED, "shared memory in a block", kernel)
+            self._refuse_beyond(local_bytes + local, _MOST_STACK, "local memory in all functions", kernel)
+            self._refuse_beyond(parameter_bytes, _MOST_PARAMETERS, "parameters", kernel)
             size = -(-size // max(16, min(alignment, _MOST_ALIGNMENT))) * max(
                 16, min(alignment, _MOST_ALIGNMENT)
             )
@@ -172,6 +180,11 @@ class _Translator:
             any(_is_asynchronous(f) for f in self.module.functions.values()),
             tuple(self.shared),
         )
+
+    def _refuse_beyond(self, size: int, most: int, what: str, function: Function) -> None:
+        if size > most:
+            at = function.location
+            self._refuse(f"{size} bytes of {what}, where {most} is the most", function.name, at.file, at.line)
 
     def _refuse(self, name: str, function: str, file: str, line: int) -> None:
         key = (name, function, file, line)
@@ -212,6 +225,7 @@ class _Translator:
         storage = context.access.storage
         registers = [f"{type_} {n}{{}};" for n, type_ in storage.items() if n not in context.accumulators]
         registers += accumulators.declarations(context.accumulators, storage)
+        self._refuse_beyond(context.local_bytes, _MOST_LOCAL, "local memory in a thread", function)
         body = [
             head,
             f"  uint8_t* const F = rt::enter(t, {-(-context.local_bytes // 16) * 16}, {entry});",
@@ -272,7 +286,8 @@ class _Translator:
                 text = emitter(context, instruction)
             else:
                 text = expression(instruction, context.access)
-        except (Unsupported, ValueError) as error:
+        except (Unsupported, ValueError, IndexError) as error:
+            # Besides what an emitter refuses: fewer or more operands than it takes.
             if isinstance(error, Unsupported) and str(error) != instruction.name:
                 reason = f"{instruction.name} ({error})"
         if text is not None:
@@ -327,7 +342,8 @@ def _emitter(instruction: Instruction) -> Emitter | None:
 
 
 def _has_clusters(module: Module) -> bool:
-    return int("".join(c for c in module.target.split(",")[0] if c.isdigit()) or "0") >= 90
+    architecture = re.match(r"sm_(\d{1,4})", module.target)
+    return architecture is not None and int(architecture[1]) >= 90
 
 
 def _cluster(kernel: Function) -> str:

@@ -25,13 +25,18 @@ from cudahercules.emulator.ptx.ir import (
     Symbol,
     Variable,
     Vector,
+    bits,
     is_type,
 )
-from cudahercules.emulator.ptx.literals import immediate, integer
+from cudahercules.emulator.ptx.literals import immediate
 from cudahercules.emulator.ptx.stream import Stream
 from cudahercules.emulator.ptx.tokens import PtxError, Token
 
 _SELECTORS = ("b0", "b1", "b2", "b3", "h0", "h1", "b10", "b32")
+_MOST_OFFSET = (1 << 63) - 1
+_DEEPEST_SCOPE, _DEEPEST_OPERAND = 256, 8
+_LOC = re.compile(r"\.loc\s+(\d{1,9})\s+(\d{1,9})(?:\s+(\d{1,9}))?(.*)")
+_INLINED = re.compile(r"\binlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})")
 _TOOLKIT = re.compile(r"/include/|/cccl/|^/usr/")
 MAX_REGISTERS = 1 << 18
 """Virtual registers of one function: several times what large templates have. Inline PTX may ask for any."""
@@ -41,6 +46,7 @@ MAX_REGISTERS = 1 << 18
 class _Scope:
     number: int
     parent: _Scope | None
+    depth: int = 0
     registers: dict[str, Register] = field(default_factory=dict)
     vectors: dict[str, Vector] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
@@ -87,8 +93,10 @@ class BodyParser:
         if token.text == ";":
             return
         if token.text == "{":
-            self.scope = _Scope(self.scopes, self.scope)
+            self.scope = _Scope(self.scopes, self.scope, self.scope.depth + 1)
             self.scopes += 1
+            if self.scope.depth > _DEEPEST_SCOPE:
+                raise stream.error(f"more than {_DEEPEST_SCOPE} scopes in each other")
         elif token.kind == "directive":
             self._directive(token.text)
         elif token.kind == "name" and stream.peek() == ":":
@@ -124,11 +132,13 @@ class BodyParser:
         width = 1
         if type_ in ("v2", "v4"):
             width, type_ = int(type_[1:]), stream.next().text[1:]
+        if not is_type(type_) or (type_ != "pred" and bits(type_) not in (8, 16, 32, 64, 128)):
+            raise stream.error(f"registers of unknown type {type_!r}")
         while True:
-            name = stream.next().text
+            name = stream.name()
             names = [name]
             if stream.accept("<"):
-                count = integer(stream.next().text)
+                count = stream.number()
                 if len(self.identifiers) + count > MAX_REGISTERS:
                     raise stream.error(f"more than {MAX_REGISTERS} registers in one function")
                 names = [f"{name}{index}" for index in range(count)]
@@ -150,6 +160,8 @@ class BodyParser:
         self.scope.vectors[name] = Vector(tuple(self.scope.registers[f"{name}.{c}"] for c in "xyzw"[:width]))
 
     def _register(self, name: str, type_: str) -> None:
+        if len(self.identifiers) >= MAX_REGISTERS:
+            raise self.stream.error(f"more than {MAX_REGISTERS} registers in one function")
         identifier = "R" + re.sub(r"\W", "_", name.removeprefix("%"))
         if self.scope.number:
             identifier += f"_s{self.scope.number}"
@@ -192,7 +204,7 @@ class BodyParser:
         if token.text == "@":
             negated = stream.accept("!")
             register = self._lookup(stream.next().text)
-            if not isinstance(register, Register):
+            if not isinstance(register, Register) or register.type != "pred" or register.selector:
                 raise stream.error("a guard must be a predicate register")
             guard = Guard(register, negated)
             token = stream.next()
@@ -234,14 +246,16 @@ class BodyParser:
                 break
         return tuple(found)
 
-    def _operand(self, branches: bool = False) -> Operand:
+    def _operand(self, branches: bool = False, depth: int = 0) -> Operand:
         stream = self.stream
         token = stream.next()
+        if depth > _DEEPEST_OPERAND:
+            raise stream.error(f"more than {_DEEPEST_OPERAND} operands in each other")
         text = token.text
         if token.kind == "number":
             return immediate(text)
         if token.kind == "name":
-            return self._named(text, branches)
+            return self._named(text, branches, depth)
         match text:
             case "-":
                 return immediate(stream.next().text, negative=True)
@@ -250,30 +264,30 @@ class BodyParser:
                 if isinstance(register, Register):
                     return Negated(register)
             case "{":
-                return Vector(self._list("}"))
+                return Vector(self._list("}", depth + 1))
             case "(":
-                return Group(self._list(")"))
+                return Group(self._list(")", depth + 1))
             case "[":
                 return self._memory()
         raise stream.error(f"cannot read operand at {text!r}")
 
-    def _list(self, closing: str) -> tuple[Operand, ...]:
+    def _list(self, closing: str, depth: int) -> tuple[Operand, ...]:
         elements: list[Operand] = []
         while not self.stream.accept(closing):
-            elements.append(self._operand())
+            elements.append(self._operand(depth=depth))
             if not self.stream.accept(","):
                 self.stream.expect(closing)
                 break
         return tuple(elements)
 
-    def _named(self, text: str, branches: bool) -> Operand:
+    def _named(self, text: str, branches: bool, depth: int) -> Operand:
         found: Operand | None = Sink() if text == "_" else self._lookup(text)
         if found is None and branches:
             return Label(text)
         if found is None:
             found = Symbol(self._symbol(text), self._offset())
         if self.stream.accept("|"):
-            return Pair(found, self._operand())
+            return Pair(found, self._operand(depth=depth + 1))
         return found
 
     def _memory(self) -> Memory:
@@ -289,7 +303,7 @@ class BodyParser:
         coordinates: tuple[Operand, ...] = ()
         if self.stream.accept(","):
             self.stream.expect("{")
-            coordinates = self._list("}")
+            coordinates = self._list("}", 1)
         self.stream.expect("]")
         return Memory(base, offset, coordinates)
 
@@ -299,7 +313,9 @@ class BodyParser:
             sign = -1 if self.stream.next().text == "-" else 1
             if self.stream.accept("-"):
                 sign = -sign
-            offset += sign * integer(self.stream.next().text)
+            offset += sign * self.stream.number(_MOST_OFFSET)
+        if abs(offset) > _MOST_OFFSET:
+            raise self.stream.error("an offset beyond 64 bits")
         return offset
 
     def _lookup(self, text: str) -> Register | Special | Vector | None:
@@ -329,13 +345,14 @@ class BodyParser:
 
     def _loc(self, text: str) -> None:
         """``.loc file line column[, function_name L, inlined_at file line column]``."""
-        own, _, rest = text.removeprefix(".loc").partition(",")
-        fields = own.split()
-        here = (int(fields[0]), int(fields[1]), int(fields[2]) if len(fields) > 2 else 0)
-        _, inlined, at = rest.partition("inlined_at")
-        if inlined:
-            numbers = at.split()
-            self.parents[here] = (int(numbers[0]), int(numbers[1]), int(numbers[2]))
+        found = _LOC.match(text)
+        if found is None:
+            raise self.stream.error(f"cannot read {text!r}")
+        here = (int(found[1]), int(found[2]), int(found[3] or 0))
+        if inlined := _INLINED.search(found[4]):
+            self.parents[here] = (int(inlined[1]), int(inlined[2]), int(inlined[3]))
+        elif "inlined_at" in found[4]:
+            raise self.stream.error(f"cannot read {text!r}")
         else:
             self.parents.pop(here, None)
         if here[1]:

@@ -6,13 +6,18 @@ table accepts: the check then refuses it by name.
 
 from __future__ import annotations
 
+import math
+
 from cudahercules.emulator.ptx.body import BodyParser
 from cudahercules.emulator.ptx.ir import Function, Location, Module, Relocated, Variable, bits
-from cudahercules.emulator.ptx.literals import encode, immediate, integer
-from cudahercules.emulator.ptx.stream import Stream
+from cudahercules.emulator.ptx.literals import encode, immediate
+from cudahercules.emulator.ptx.stream import MOST, Stream
 from cudahercules.emulator.ptx.tokens import PtxError, tokenize
 
 _SPACES = {".global": "global", ".const": "const", ".shared": "shared", ".local": "local", ".param": "param"}
+_MOST_ALIGNMENT = 1 << 16
+_MOST_INITIALISED = 64 << 20
+"""Bytes of one variable that may be filled up to reach the next initial value."""
 _LINKAGES = (".extern", ".visible", ".weak", ".common")
 
 
@@ -76,7 +81,7 @@ class _ModuleParser:
         directives: dict[str, tuple[int, ...]] = {}
         self._directives(directives)
         returns = self._parameters() if stream.peek() == "(" else ()
-        name = stream.next().text
+        name = stream.name()
         parameters = self._parameters() if stream.peek() == "(" else ()
         function = Function(name, is_kernel, returns, parameters, directives=directives)
         self._directives(directives)
@@ -97,7 +102,7 @@ class _ModuleParser:
                 raise stream.error(f"function attribute .{directive}")
             numbers = []
             while stream.peek()[:1].isdigit():
-                numbers.append(integer(stream.next().text))
+                numbers.append(stream.number())
                 stream.accept(",")
             into[directive] = tuple(numbers)
 
@@ -127,7 +132,9 @@ def _variable(stream: Stream, space: str, linkage: str) -> Variable:
     while stream.peek().startswith("."):
         directive = stream.next().text[1:]
         if directive == "align":
-            alignment = integer(stream.next().text)
+            alignment = stream.number(_MOST_ALIGNMENT)
+            if alignment.bit_count() != 1:
+                raise stream.error(f"an alignment of {alignment} is no power of two")
         elif directive in ("ptr", "global", "const", "shared", "local"):
             continue
         elif directive in ("v2", "v4", "v8"):
@@ -142,24 +149,26 @@ def _variable(stream: Stream, space: str, linkage: str) -> Variable:
 def _declarator(
     stream: Stream, space: str, linkage: str, type_: str, alignment: int, vector: int
 ) -> Variable:
-    name = stream.next().text
+    name = stream.name()
     try:
         element = max(1, bits(type_) // 8) * vector
     except ValueError:
         raise stream.error(f"variable {name!r} of unknown type {type_!r}") from None
     dimensions: list[int] = []
     while stream.accept("["):
-        dimensions.append(0 if stream.peek() == "]" else integer(stream.next().text))
+        dimensions.append(0 if stream.peek() == "]" else stream.number())
         stream.expect("]")
+    size = element * math.prod(dimensions)
+    if max(size, element * math.prod(dimensions[1:])) > MOST:
+        raise stream.error(f"variable {name!r} of {size} bytes, more than any memory here")
     data = bytearray()
     relocations: list[Relocated] = []
     if stream.accept("="):
         _initialiser(stream, type_, data, relocations, _strides(dimensions, element))
-    size = element
-    for extent in dimensions:
-        size *= extent
-    if dimensions and dimensions[0] == 0 and data:
-        size = len(data)
+        if dimensions and dimensions[0] == 0:
+            size = len(data)
+        if len(data) > size:
+            raise stream.error(f"more initial values than {name!r} has room for")
     return Variable(
         name, space, type_, alignment or element, size, bytes(data), tuple(relocations),
         external=linkage == "extern", linkage=linkage,
@@ -183,7 +192,12 @@ def _initialiser(
     count = 0
     while not stream.accept("}"):
         if stream.peek() == "{":
-            data.extend(bytes(base + count * strides[0] - len(data)))
+            begin = base + count * strides[0]
+            if len(strides) == 1:
+                raise stream.error("more braces than dimensions in an initialiser")
+            if not len(data) <= begin <= _MOST_INITIALISED:
+                raise stream.error("an initialiser that does not fit its variable")
+            data.extend(bytes(begin - len(data)))
             _initialiser(stream, type_, data, relocations, strides[1:])
         else:
             _item(stream, type_, data, relocations)
@@ -195,10 +209,15 @@ def _item(stream: Stream, type_: str, data: bytearray, relocations: list[Relocat
     negative = stream.accept("-")
     token = stream.next()
     if token.kind == "number" and not stream.accept("("):
-        data += encode(immediate(token.text, negative), type_)
+        try:
+            data += encode(immediate(token.text, negative), type_)
+        except (ValueError, OverflowError):
+            raise stream.error(f"{token.text} is no value of type {type_}") from None
         return
     if token.kind == "number":  # 0xFF00(symbol): one byte of an address
-        mask = integer(token.text)
+        stream.position -= 2
+        mask = stream.number((1 << 64) - 1)
+        stream.expect("(")
         symbol, addend = _address(stream, stream.next().text)
         stream.expect(")")
         if mask == 0xFF:
@@ -215,13 +234,13 @@ def _item(stream: Stream, type_: str, data: bytearray, relocations: list[Relocat
 def _address(stream: Stream, name: str) -> tuple[str, int]:
     if name == "generic":
         stream.expect("(")
-        symbol, addend = _address(stream, stream.next().text)
+        symbol, addend = stream.next().text, 0
         stream.expect(")")
     else:
         symbol, addend = name, 0
     if stream.peek() in ("+", "-"):
         sign = -1 if stream.next().text == "-" else 1
-        addend += sign * integer(stream.next().text)
+        addend += sign * stream.number((1 << 63) - 1)
     return symbol, addend
 
 

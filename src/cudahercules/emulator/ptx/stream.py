@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+from cudahercules.emulator.ptx.literals import integer
 from cudahercules.emulator.ptx.tokens import PtxError, Token
+
+MOST = (1 << 32) - 1
+"""The largest size, count or directive's number that PTX is taken to state."""
+_FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"')
 
 
 class Stream:
@@ -13,8 +20,10 @@ class Stream:
         self.files: dict[int, str] = {}
         for token in tokens:
             if token.kind == "line" and token.text.startswith(".file"):
-                parts = token.text.split(None, 2)
-                self.files[int(parts[1])] = parts[2].split('"')[1]
+                found = _FILE.match(token.text)
+                if found is None:
+                    raise self._error_at(token.start, f"cannot read {token.text!r}")
+                self.files[int(found[1])] = found[2]
         self.tokens = [t for t in tokens if not (t.kind == "line" and t.text.startswith(".file"))]
         self.position = 0
         self.loc: str | None = None
@@ -48,7 +57,7 @@ class Stream:
     def next(self) -> Token:
         self._settle()
         if self.position >= len(self.tokens):
-            raise PtxError("PTX ends in the middle of a statement")
+            raise self.error("PTX ends in the middle of a statement")
         token = self.tokens[self.position]
         self.position += 1
         return token
@@ -65,10 +74,31 @@ class Stream:
             raise self.error(f"expected {text!r}, found {token.text!r}")
         return token
 
+    def name(self) -> str:
+        """The next token as a name that is declared here. Raises PtxError."""
+        token = self.next()
+        if token.kind != "name":
+            raise self.error(f"expected a name, found {token.text!r}")
+        return token.text
+
+    def number(self, most: int = MOST) -> int:
+        """The next token as an integer from 0 to ``most``. Raises PtxError."""
+        text = self.next().text
+        try:
+            value = integer(text)
+        except ValueError:
+            raise self.error(f"expected a number, found {text!r}") from None
+        if not 0 <= value <= most:
+            raise self.error(f"{text} is more than {most}, the most that is read here")
+        return value
+
     def skip_past(self, text: str) -> None:
         while self.next().text != text:
             pass
 
     def error(self, message: str) -> PtxError:
         at = self.tokens[min(self.position, len(self.tokens)) - 1].start if self.tokens else 0
+        return self._error_at(at, message)
+
+    def _error_at(self, at: int, message: str) -> PtxError:
         return PtxError(f"PTX line {self.source.count(chr(10), 0, at) + 1}: {message}")

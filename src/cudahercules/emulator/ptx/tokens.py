@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     | (?P<string> "(?:[^"\\]|\\.)*" )
     | (?P<mark>  [-+{}\[\]()<>,;:=|!@~&*^?/] )
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
