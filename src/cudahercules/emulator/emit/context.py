@@ -115,7 +115,7 @@ class FunctionContext:
         variable = self.module.module.variables.get(name)
         if variable is not None and variable.space == "shared":
             return f"(dynamic_shared + {offset}u)"
-        if variable is not None:
+        if name in self.module.symbols:
             return f"(rt_symbols[{self.module.symbols[name]}] + {offset}ull)"
         if name in self.module.functions:
             return f"(rt_function_base + {16 * self.module.functions[name]}ull)"

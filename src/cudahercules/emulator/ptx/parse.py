@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from cudahercules.emulator.ptx.body import BodyParser
-from cudahercules.emulator.ptx.ir import Function, Location, Module, Relocated, Variable, bits
+from cudahercules.emulator.ptx.ir import Function, Location, Module, Relocated, Variable, bits, is_type
 from cudahercules.emulator.ptx.literals import encode, immediate
 from cudahercules.emulator.ptx.stream import MOST, Stream
 from cudahercules.emulator.ptx.tokens import PtxError, tokenize
@@ -150,6 +150,8 @@ def _declarator(
     stream: Stream, space: str, linkage: str, type_: str, alignment: int, vector: int
 ) -> Variable:
     name = stream.name()
+    if not is_type(type_) or type_ == "pred":
+        raise stream.error(f"variable {name!r} of unknown type {type_!r}")
     try:
         element = max(1, bits(type_) // 8) * vector
     except ValueError:

@@ -36,7 +36,11 @@ class Words {
     return begin;
   }
   uint64_t number() { return strtoull(word(), nullptr, 10); }
-  uint32_t small() { return uint32_t(number()); }
+  // Beyond 32 bits it stays the largest: a launch of 2^32 + 1 blocks is not one of a single block.
+  uint32_t small() {
+    const uint64_t value = number();
+    return value < UINT32_MAX ? uint32_t(value) : UINT32_MAX;
+  }
   int64_t integer() { return strtoll(word(), nullptr, 10); }
   double real() { return strtod(word(), nullptr); }
   const char* rest() {
