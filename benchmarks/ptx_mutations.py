@@ -32,7 +32,7 @@ import mutation_judge  # noqa: E402
 import mutation_native as on_cpu  # noqa: E402
 from mutation_check import Made, Tally, run  # noqa: E402
 from mutation_kinds import KINDS  # noqa: E402
-from mutation_seeds import experts, test_kernels, units_of  # noqa: E402
+from mutation_seeds import experts, own_kernels, units_of  # noqa: E402
 from mutation_units import Statement, Unit  # noqa: E402
 
 OUTCOMES = ("accepted", "refused", "unreadable", "finding")
@@ -166,7 +166,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     start = time.monotonic()
-    sources = [*test_kernels(), *experts()]
+    sources = [*own_kernels(), *experts()]
     units = units_of(sources, options.seed)
     print(f"{len(sources)} files of PTX in {len(units)} units", flush=True)
     result = mutated(units, options)

@@ -17,7 +17,7 @@ QUICK = ("basic", "calls", "lanes", "threads", "matrices", "hopper_cluster")
 """Sources that compile in some seconds; other tests have them compiled as well."""
 
 
-def test_kernels(names: Sequence[str] = ()) -> list[Source]:
+def own_kernels(names: Sequence[str] = ()) -> list[Source]:
     """Sources of tests/emulator/kernels, all or those named; CUB's block algorithms among them."""
     return [
         Source(name, compile_ptx(KERNELS / f"{name}.cu", architecture))

@@ -104,8 +104,8 @@ def test_declarations_beyond_reason_name_their_line(declaration):
 
 @pytest.mark.parametrize("size", [228 << 10, 1 << 31])
 def test_more_shared_memory_than_a_block_has_is_refused(size):
-    text = f"{HEAD}.visible .entry k() {{\n.shared .b8 wide[{size}];\n.reg .b32 %a;\nmov.u32 %a, wide;\nret;\n}}\n"
-    (found,) = unsupported(text)
+    body = f".shared .b8 wide[{size}];\n.reg .b32 %a;\nmov.u32 %a, wide;"
+    (found,) = unsupported(f"{HEAD}.visible .entry k() {{\n{body}\nret;\n}}\n")
     assert "bytes of shared memory in a block, where 232448 is the most" in found.instruction
 
 
