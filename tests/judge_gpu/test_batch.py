@@ -244,7 +244,14 @@ def test_bundled_candidates_are_batches_by_task(task, sources, station, card, mo
     """``demo`` and ``lint`` on a GPU: every case gets the verdict of its own file, with their time limit."""
     from cudahercules.judge import bundled, gpu
 
-    started = []
+    started, compiled = [], []
+
+    def compile_ahead(candidate, task, architecture):
+        assert not card["judged"], "nothing is compiled ahead once something is timed"
+        compiled.append(candidate.name)
+        raise MachineError("there is no compiler")
+
+    monkeypatch.setattr(bundled, "build", compile_ahead)
     monkeypatch.setattr(gpu, "station", lambda: station)
     monkeypatch.setattr(station, "start_experts", lambda t: started.append(t.id), raising=False)
     sources[1].write_text("broken")
@@ -263,4 +270,4 @@ def test_bundled_candidates_are_batches_by_task(task, sources, station, card, mo
     assert [graded[f"{k}.cu"].as_expected for k in range(3)] == [True, False, True]
     assert graded["2.cu"].verdict.task == other.id
     assert started[:2] == [moved.id, other.id] and card["limit"] == bundled.LIMIT_S
-    assert told[-1] == "3 of 3 candidates graded"
+    assert told[-1] == "3 of 3 candidates graded" and sorted(compiled) == ["0.cu", "1.cu", "2.cu"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cudahercules.build.candidate import load_candidate
+from cudahercules.build.compile import build
+from cudahercules.errors import HerculesError
 from cudahercules.judge.grade import grade
 from cudahercules.judge.verdict import Verdict
 from cudahercules.task.load import all_tasks, load_family, load_task
@@ -97,10 +102,23 @@ def _on_the_card(cases: Sequence[Bundled]) -> Iterator[Graded]:
         by_task.setdefault(case.task.id, []).append(case)
     for mine in by_task.values():
         at.start_experts(mine[0].task)
+    _compile(cases, at.gpu.architecture)
     for mine in by_task.values():
         paths = [case.path for case in mine]
         for position, verdict in judge_many_on_gpu(mine[0].task, paths, at, limit_s=LIMIT_S):
             yield Graded(mine[position], verdict, verdict.seconds.total)
+
+
+def _compile(cases: Sequence[Bundled], architecture: str) -> None:
+    """Compile all cases on all cores, for the build cache, while opponents come up and nothing is timed. What
+    fails says so when it is graded."""
+
+    def compile_one(case: Bundled) -> None:
+        with suppress(HerculesError):
+            build(load_candidate(case.path), case.task, case.task.target.architecture or architecture)
+
+    with ThreadPoolExecutor(os.cpu_count() or 2, "compile") as pool:
+        list(pool.map(compile_one, cases))
 
 
 def _grade_one(case: Bundled) -> Graded:
