@@ -21,6 +21,7 @@ from cudahercules.evaluate.agent import tools as tools_module
 from cudahercules.evaluate.agent.one_run import only
 from cudahercules.evaluate.agent.tools import NOTES, submit_tool
 from cudahercules.evaluate.agent.workspace import Workspace, edited, read, written
+from cudahercules.evaluate.judging import NotJudged
 from cudahercules.evaluate.run import Call, evaluate
 from cudahercules.evaluate.state import Answer
 from cudahercules.evaluate.tasks import agent as agent_task
@@ -135,6 +136,21 @@ def test_without_a_submission_the_best_checked_version_counts(tmp_path, verdicts
         assert "best version that was checked (check 1)" in store_as(Answer).explanation
         await tools["submit"]()
         assert store_as(Answer).files == {"a.cu": "int second;"} and store_as(Workspace).submitted
+
+    in_sample(tmp_path, steps)
+
+
+def test_a_machine_that_fails_is_not_the_agents_mistake(tmp_path, monkeypatch):
+    async def judge(*_, **__):
+        raise NotJudged("the machine is on fire")
+
+    monkeypatch.setattr(tools_module, "judge", judge)
+
+    async def steps(tools):
+        await tools["write"](path="a.cu", text="int x;")
+        with pytest.raises(NotJudged):  # not a ToolError: the sample ends, and can be resumed
+            await tools["measure"]()
+        assert store_as(Workspace).measured == 0
 
     in_sample(tmp_path, steps)
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 
 from inspect_ai.tool import Tool, ToolDef, ToolError
 from inspect_ai.util import store_as
 
 from cudahercules.build.candidate import UNIT_SUFFIXES
-from cudahercules.errors import HerculesError
+from cudahercules.errors import HerculesError, MachineError
 from cudahercules.evaluate.agent import instruments, workspace
 from cudahercules.evaluate.agent.budget import budget_line
 from cudahercules.evaluate.agent.nvidia_tools import profiled, sanitized
@@ -94,12 +95,13 @@ def settle() -> None:
 
 def _as_tool(function: Callable[..., Awaitable[str]], at: Bench) -> Tool:
     """The function as a tool whose results end with the budgets, and whose complaints reach the model."""
-    from functools import wraps
 
     @wraps(function)
     async def run(*args: object, **kwargs: object) -> str:
         try:
             text = await function(*args, **kwargs)
+        except (NotJudged, MachineError):
+            raise  # that is us, not the agent: the sample is one to be resumed
         except HerculesError as error:
             raise ToolError(str(error)) from error
         settle()
