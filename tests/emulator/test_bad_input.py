@@ -129,7 +129,8 @@ def test_module_variables_of_gigabytes(tmp_path):
     ],
 )
 def test_nesting_without_end_is_refused(text):
-    assert unsupported(f"{HEAD}.visible .entry k() {{\n.reg .pred %p1;\n{text}\nret;\n}}\n")
+    (found,) = unsupported(f"{HEAD}.visible .entry k() {{\n.reg .pred %p1;\n{text}\nret;\n}}\n")
+    assert found.instruction.startswith("PTX line 6: ") and "nests too deeply" in found.instruction
 
 
 # --- wild function pointers ------------------------------------------------------------------------

@@ -155,7 +155,7 @@ def test_a_child_killed_from_outside_is_the_machine(program, monkeypatch, tmp_pa
 
 def test_a_child_that_dies_is_a_fault(program, monkeypatch):
     program.launch("trap", 1, 32, "out")
-    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false"))
+    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false").resolve())
     fault = program.fault()
     assert fault.what == "illegal_instruction"
     assert "ended with status 1 and without a result" in fault.message

@@ -30,7 +30,7 @@ from cudahercules.emulator.ptx.ir import (
 )
 from cudahercules.emulator.ptx.literals import immediate
 from cudahercules.emulator.ptx.stream import Stream
-from cudahercules.emulator.ptx.tokens import PtxError, Token
+from cudahercules.emulator.ptx.tokens import NestingError, PtxError, Token
 
 _SELECTORS = ("b0", "b1", "b2", "b3", "h0", "h1", "b10", "b32")
 _MOST_OFFSET = (1 << 63) - 1
@@ -96,7 +96,7 @@ class BodyParser:
             self.scope = _Scope(self.scopes, self.scope, self.scope.depth + 1)
             self.scopes += 1
             if self.scope.depth > _DEEPEST_SCOPE:
-                raise stream.error(f"more than {_DEEPEST_SCOPE} scopes in each other")
+                raise stream.too_deep("a scope")
         elif token.kind == "directive":
             self._directive(token.text)
         elif token.kind == "name" and stream.peek() == ":":
@@ -217,6 +217,8 @@ class BodyParser:
         try:
             operands = self._operands(opcode)
             end = stream.expect(";")
+        except NestingError:
+            raise
         except (PtxError, ValueError):
             stream.position = first
             opcode, operands = "?", ()
@@ -250,7 +252,7 @@ class BodyParser:
         stream = self.stream
         token = stream.next()
         if depth > _DEEPEST_OPERAND:
-            raise stream.error(f"more than {_DEEPEST_OPERAND} operands in each other")
+            raise stream.too_deep("an operand")
         text = token.text
         if token.kind == "number":
             return immediate(text)

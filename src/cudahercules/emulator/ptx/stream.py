@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cudahercules.emulator.ptx.literals import integer
-from cudahercules.emulator.ptx.tokens import PtxError, Token
+from cudahercules.emulator.ptx.tokens import NestingError, PtxError, Token
 
 MOST = (1 << 32) - 1
 """The largest size, count or directive's number that PTX is taken to state."""
@@ -99,6 +99,9 @@ class Stream:
     def error(self, message: str) -> PtxError:
         at = self.tokens[min(self.position, len(self.tokens)) - 1].start if self.tokens else 0
         return self._error_at(at, message)
+
+    def too_deep(self, what: str) -> NestingError:
+        return NestingError(str(self.error(f"{what} that nests too deeply")))
 
     def _error_at(self, at: int, message: str) -> PtxError:
         return PtxError(f"PTX line {self.source.count(chr(10), 0, at) + 1}: {message}")

@@ -13,6 +13,10 @@ class PtxError(HerculesError):
     """PTX that the parser cannot read; the message names the line of the PTX text."""
 
 
+class NestingError(PtxError):
+    """PTX that nests deeper than any compiler writes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """``kind`` is line (a ``.loc`` or ``.file`` line), directive, name, number, string or mark."""
