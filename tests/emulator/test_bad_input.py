@@ -40,15 +40,12 @@ def written(body: str, tmp_path, parameters: str = ".param .u64 p") -> Program:
 # --- endless work and endless memory ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("kernel", "threads", "functions"),
-    [("recurse_for_ever", 1, ("down(", "up(")), ("recurse_for_ever", 256, ("down(", "up("))],
-)
-def test_endless_recursion_is_a_stack_overflow_with_a_line(program, kernel, threads, functions):
-    program.launch(kernel, 2, threads, "out")
+@pytest.mark.parametrize("threads", [1, 256])
+def test_endless_recursion_is_a_stack_overflow_with_a_line(program, threads):
+    program.launch("recurse_for_ever", 2, threads, "out")
     fault = program.fault()
     assert fault.what == "stack_overflow"
-    assert fault.line in [line_of(f"int {f}int n, volatile int* p) {{") for f in functions]
+    assert fault.line in [line_of(f"int {name}(int n, volatile int* p) {{") for name in ("down", "up")]
 
 
 def test_endless_recursion_through_a_pointer(program):
@@ -131,6 +128,12 @@ def test_module_variables_of_gigabytes(tmp_path):
 def test_nesting_without_end_is_refused(text):
     (found,) = unsupported(f"{HEAD}.visible .entry k() {{\n.reg .pred %p1;\n{text}\nret;\n}}\n")
     assert found.instruction.startswith("PTX line 6: ") and "nests too deeply" in found.instruction
+
+
+def test_comments_without_an_end():
+    """Each one is looked at once, not up to the end of the text again and again."""
+    (found,) = unsupported(HEAD + "\n" + "/*" * 200_000)
+    assert found.instruction == "PTX line 5: a comment without an end"
 
 
 # --- wild function pointers ------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Token:
 
 _TOKEN = re.compile(
     r"""
-      (?P<skip>  \s+ | //[^\n]* | /\*.*?\*/ | \#[^\n]* )
+      (?P<skip>  \s+ | //[^\n]* | /\*.*?(?:\*/|\Z) | \#[^\n]* )
     | (?P<line>  \.(?:loc|file)\b[^\n]* )
     | (?P<directive> \.[A-Za-z_]\w*(?:::\w+)* )
     | (?P<number> 0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16} | 0[xX][0-9a-fA-F]+U? | 0[bB][01]+U?
@@ -58,5 +58,7 @@ def _tokens(text: str) -> Iterator[Token]:
         start, position = position, found.end()
         kind = found.lastgroup
         assert kind is not None
+        if kind == "skip" and found.group().startswith("/*") and not found.group().endswith("*/"):
+            raise PtxError(f"PTX line {text.count(chr(10), 0, start) + 1}: a comment without an end")
         if kind != "skip":
             yield Token(kind, found.group(), start, position)
