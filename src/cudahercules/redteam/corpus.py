@@ -60,7 +60,7 @@ class Expected(Model):
 
 class _Sheet(Model):
     """``expect.yaml``. ``gpu`` is as ``cpu`` where it is left out. ``rows`` are those of the list of known
-    hacks that docs/threat-model.md refers to. ``note`` says what is not obvious about the expectation."""
+    hacks in exploits/README.md. ``note`` says what is not obvious about the expectation."""
 
     task: str = "kernel/product"
     target: Target = Target.GENERAL
