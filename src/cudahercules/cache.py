@@ -21,6 +21,8 @@ from pathlib import Path
 from cudahercules.errors import MachineError
 
 MANIFEST = "manifest.sha256.json"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""No space on the disk, in a quota, or under a limit on the size of files."""
 
 
 def cache_root() -> Path:
@@ -80,7 +82,7 @@ def _make_root(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             with explain_disk_errors(root):
                 raise
         raise MachineError(
@@ -108,7 +110,7 @@ def explain_disk_errors(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in _FULL:
             raise MachineError(
                 f"no space left for {where}: free some, or set HERCULES_CACHE to another disk"
             ) from error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -194,6 +196,55 @@ def test_what_it_starts_ends_with_it(workshop, level):
     taken_over(workshop, "(sleep 47; touch ../tmp/late) & (sleep 47 & sleep 47) & exit 0")
     running = [p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists()]
     assert b"sleep\x0047\x00" not in running
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from cudahercules.build import sandbox
+from cudahercules.build.steps import Workshop
+from cudahercules.build.toolchain import find_toolchain
+from cudahercules.process import Limits
+features, shop = sys.argv[1:]
+sandbox.features = lambda: features
+made = Workshop(Path(shop), find_toolchain(), "80", None, (), Limits(wall_s=60))
+print("ready", flush=True)
+made._run(["/bin/sh", "-c", "sleep 48 & sleep 48"], made.sources, {"PATH": "/bin"}, made.directory / "0")
+"""
+
+
+def running(command: bytes) -> int:
+    found = 0
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += file.read_bytes() == command
+        except OSError:
+            continue
+    return found
+
+
+def test_what_it_starts_ends_with_a_judge_that_is_killed(workshop, level):
+    command = [sys.executable, "-c", ENDLESS, sandbox.features(), workshop.directory]
+    judge = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert judge.stdout is not None and judge.stdout.readline() == b"ready\n"
+        end = time.monotonic() + 30
+        while running(b"sleep\x0048\x00") < 2:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    finally:
+        judge.kill()
+        judge.communicate()
+    end = time.monotonic() + 10
+    while running(b"sleep\x0048\x00"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_stage_that_is_killed_from_outside_is_the_machines_fault(workshop, level):
+    environment = workshop.toolchain.environment(workshop.temporary)
+    with pytest.raises(MachineError, match="sh was killed from outside"):
+        workshop._run_steps(["sh -c 'kill -9 $$'"], environment, "solution.cu", workshop.directory / "0")
 
 
 def test_output_is_cut(workshop, level):

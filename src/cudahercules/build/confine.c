@@ -353,6 +353,26 @@ static void start_in_namespaces(const Plan *p) {
     end_like(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? *ended : status);
 }
 
+static void end_group(int number) {
+    (void)number;
+    if (getpgrp() == getpid()) kill(0, SIGKILL);
+    _exit(CANNOT);
+}
+
+/* Without a process namespace, what a tool started would outlive whoever started the tool: so this one
+ * stays, and ends all of them with its parent. */
+static void start_supervised(const Plan *p) {
+    signal(SIGTERM, end_group);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    pid_t child = fork();
+    if (child < 0) exit((failed("fork"), CANNOT));
+    if (child == 0) {
+        signal(SIGTERM, SIG_DFL);
+        start(p);
+    }
+    end_like(wait_for(child));
+}
+
 static bool works(int (*use)(const Plan *), const Plan *p) {
     pid_t child = fork();
     if (child == 0) {
@@ -425,5 +445,6 @@ int main(int argc, char **argv) {
         return CANNOT;
     }
     if (p.namespaces) start_in_namespaces(&p);
+    if (p.tool) start_supervised(&p);
     start(&p);
 }

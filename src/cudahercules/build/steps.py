@@ -210,6 +210,8 @@ class Workshop:
             return Refused("error", diagnostics.summary(messages), messages)
         if died == signal.SIGXFSZ:
             return Refused("error", f"{tool} wrote more than {_mebibytes(limits.file_size)} for {unit}")
+        if died == signal.SIGKILL:  # no limit of ours, and a source cannot send signals
+            raise MachineError(f"{tool} was killed from outside (memory full?): try again")
         if died > 0:
             return Refused("error", f"{tool} crashed on {unit} ({signal.Signals(died).name})")
         last = f"exit status {status}"

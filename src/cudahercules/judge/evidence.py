@@ -194,19 +194,18 @@ def _disagreements(directory: Path) -> tuple[str, ...]:
     """Where verdict, plans and sources contradict each other although their sums are right."""
     import hashlib
 
-    from pydantic import ValidationError
-
     from cudahercules.build.candidate import load_candidate
     from cudahercules.judge.verdict import VERDICT
 
     try:
         verdict = VERDICT.validate_json((directory / "verdict.json").read_text())
-    except (OSError, ValidationError) as error:
+    except (OSError, ValueError) as error:  # no UTF-8, no JSON, no verdict
         return (f"verdict.json cannot be read: {str(error).splitlines()[0]}",)
     problems = []
+    plans = {p.name: p for p in (directory / "plans").glob("*.json") if p.is_file()}
     for row in verdict.checks if verdict.kind == "correct" else getattr(verdict, "passed", ()):
-        plan = directory / "plans" / f"{row.workload}.json"
-        if not plan.is_file():
+        plan = plans.get(f"{row.workload}.json")
+        if plan is None:
             problems.append(f"plans/{row.workload}.json is missing, the verdict names it")
         elif hashlib.sha256(plan.read_bytes()).hexdigest() != row.plan_sha256:
             problems.append(f"plans/{row.workload}.json is not the plan that the verdict names")

@@ -61,6 +61,19 @@ def record(
     Device questions are answered from ``profile`` and kept in the plan. Raises MachineError if this
     machine cannot build or run the recorder.
     """
+    first = _record(artifact, task, workload, profile, limits, again=False)
+    if first is not None:
+        return first
+    # Killed: from outside, or by its own hand, which it would raise again.
+    second = _record(artifact, task, workload, profile, limits, again=True)
+    assert second is not None
+    return second
+
+
+def _record(
+    artifact: Artifact, task: Task, workload: Workload, profile: DeviceProfile, limits: Limits, again: bool
+) -> LaunchPlan | RecordFailure | None:
+    """:func:`record`, once; None where the process was killed by no limit of ours, unless ``again``."""
     start = time.monotonic()
     buffers = layout.arena(task, workload)
     symbols = layout.symbols(artifact.modules)
@@ -72,6 +85,8 @@ def record(
     with _channels() as to:
         done = _run(artifact, limits, request, to)
         begun = to.has_begun()
+        if done.status == -signal.SIGKILL and not again and not _out_of_time(done, limits):
+            return None
         if not begun:
             raise MachineError(_before_host_code(done, limits))
         lines = _read(to.recording, limits).splitlines()
@@ -198,8 +213,7 @@ def _explain(
     after = f"; before that: {reason[:1000]}" if reason else ""
     if done.timed_out:
         return "timeout", f"host code did not return within {limits.wall_s:g} s{after}"
-    out_of_time = limits.cpu_s is not None and done.seconds > limits.cpu_s - 1
-    if done.status in (-signal.SIGXCPU, -signal.SIGKILL) and out_of_time:
+    if done.status in (-signal.SIGXCPU, -signal.SIGKILL) and _out_of_time(done, limits):
         return "timeout", f"host code used more than {limits.cpu_s} s of CPU time{after}"
     if done.status == -signal.SIGXFSZ:
         return "contract", f"host code wrote more than {(limits.file_size or 0) >> 20} MiB to a file{after}"
@@ -216,6 +230,10 @@ def _explain(
     if done.status == LOST_FILES:
         return "contract", f"host code closed the files of its recording, or ended the process{after}"
     return "contract", f"host code ended the process (status {done.status}) instead of returning{after}"
+
+
+def _out_of_time(done: Finished, limits: Limits) -> bool:
+    return done.timed_out or (limits.cpu_s is not None and done.seconds > limits.cpu_s - 1)
 
 
 def _uncaught(done: Finished) -> str:

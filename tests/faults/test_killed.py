@@ -1,0 +1,31 @@
+"""kill -9 at random moments: no verdict lost or doubled, no orphan, the cache whole (killing.py says how)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("killing.py")
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(10, marks=pytest.mark.timeout(600)),
+        pytest.param(200, marks=[pytest.mark.slow, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_nothing_is_lost_when_something_is_killed(moments, tmp_path):
+    saved = tmp_path / "table.json"
+    # A process of its own, which adopts what the killed ones leave.
+    command = [sys.executable, PROGRAM, "--moments", str(moments), "--seed", "20261201", "--save", saved]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(saved.read_text())
+    assert result["moments"] == moments
+    hits = {stage: sum(row.values()) for stage, row in result["table"].items()}
+    assert moments - hits.pop("none", 0) >= moments // 2 and len(hits) >= 2, result
