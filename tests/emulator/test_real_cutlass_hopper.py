@@ -74,8 +74,9 @@ def test_gemm(form, size, mode):
     assert len(plan.launches) == 1 and len(plan.tensor_maps) >= 2
     gemm.run(plan, {"a": a, "b": b, "c": c}, mode)
     exact = a.astype(np.float64) @ b.astype(np.float64).T
-    # Hardware's fp8 products have fewer bits than the emulator's: the bound is for correct indexing.
     limit = 1e-4 if c_type is np.float32 else 2**-8 * np.abs(exact) + 1e-3
+    if form.startswith("fp8"):  # sums of fp8 products keep about 13 bits (runtime/mma.hpp)
+        limit += 2**-10 * np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)).T
     assert (np.abs(c.astype(np.float64) - exact) <= limit).all()
 
 

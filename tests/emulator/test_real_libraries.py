@@ -121,7 +121,8 @@ def test_deepgemm_fp8_with_scales(tmp_path, mode):
     wide_b = b.astype(np.float64) * np.repeat(np.repeat(scale_b, 128, 0), 128, 1)
     exact = wide_a @ wide_b.T
     got = c.view(ml_dtypes.bfloat16).astype(np.float64)
-    assert (np.abs(got - exact) <= 2.0**-8 * np.abs(exact) + 2e-3).all()
+    terms = np.abs(wide_a) @ np.abs(wide_b).T  # whose sums keep about 13 bits (runtime/mma.hpp)
+    assert (np.abs(got - exact) <= 2.0**-8 * np.abs(exact) + 2.0**-10 * terms).all()
 
 
 def test_flashinfer_silu_and_mul(tmp_path):
