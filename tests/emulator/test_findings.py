@@ -210,7 +210,7 @@ def test_a_missing_barrier_after_a_wait_is_told_from_a_missing_wait(tmp_path):
 
 
 def test_a_process_that_dies_is_a_finding(tmp_path, monkeypatch):
-    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false"))
+    monkeypatch.setattr(native, "host_program", lambda *_: Path("/bin/false").resolve())
     found = examined(tmp_path, "unwritten", sound=True)
     assert found.ending == "fault" and "status 1" in found.findings[0].message
 
