@@ -46,18 +46,24 @@ exceptions:
 
 * The approximate functions come from the host's C library (`sin` and `cos` after the hardware's own
   reduction of the angle to turns, whose error dominates for large arguments). They lie within the PTX
-  manual's bounds, but are not the hardware's bits; code that leans on the hardware's error can look a
-  little better here.
-* Of two NaN operands in fp64, the host keeps the first one's payload and the GPU the second's.
+  manual's bounds and, on those operands, within 1 ulp of the H200's result for `rcp`, `sqrt`, `rsqrt`,
+  `div` and the functions of 16-bit floats, 2 ulp for `ex2`, 128 ulp (2^-16) for `tanh`, 2 ulp or 2^-22 for
+  `lg2`, 2 ulp or 2^-21 for `sin` and `cos`, and one step of the upper word for those of fp64. Code that
+  leans on the hardware's error can look a little better here.
+* Of two NaN operands in fp64, the host keeps the first one's payload and the GPU the second's; `neg`, `abs`
+  and conversions to fp64 give other NaNs too.
 * `cvt.rna.satfinite.tf32.f32` of a NaN gives a NaN (0x7fffe000), as the manual says; an H200 gives other
   bits.
 * `fns` with offset -2^31.
 
-Where an H200 contradicts the manual, the emulator follows the H200: `bfe` and `bfi` of 64 bits use all
-bits of position and length, the carry after `sub.cc` means "no borrow" (nvcc's own 128-bit division
-relies on it), `cvt.rna.tf32.f32` of a NaN only clears the low bits. A `.ftz` result is flushed if it is
-below the smallest normal number after rounding with an unbounded exponent. Unmarked `mul` and `add` are
-never fused, whereas ptxas may fuse them; results can then differ in the last bit. Instructions that only
+Where an H200 contradicts the manual, or goes beyond it, the emulator follows the H200: a tensor copy whose
+innermost coordinate is not at a multiple of 16 bytes, and a tensor store at a negative coordinate, are
+faults; boxes are filled with the NaN 0x7ff7 in every 16 bits; loads keep subnormals of every type, and
+reductions flush only those of maps called FTZ; `bfe` and `bfi` of 64 bits use all bits of position and
+length, the carry after `sub.cc` means "no borrow" (nvcc's own 128-bit division relies on it),
+`cvt.rna.tf32.f32` of a NaN only clears the low bits. A `.ftz` result is flushed if it is below the
+smallest normal number after rounding with an unbounded exponent. Unmarked `mul` and `add` are never
+fused, whereas ptxas may fuse them; results can then differ in the last bit. Instructions that only
 sm_100 and later have are checked against exact arithmetic, not against hardware.
 """
 

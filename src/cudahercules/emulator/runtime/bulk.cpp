@@ -346,6 +346,8 @@ void bulk_tensor_store(Thread& t, uint64_t map, Coordinates at, uint64_t from, R
   BulkOperation op = begun(t, 0, site);
   op.tensor = true;
   op.box = tensor_box(t, map, at, site);
+  for (uint32_t k = 0; k < at.rank && reduction == Reduction::none; k++)  // an illegal instruction on an H200
+    if (at.at[k] < 0) bulk_fault(t, site, "bulk_copy", "tensor copy: a store at a negative coordinate");
   op.size = box_bytes(op.box);
   op.group = t.bulk_group;
   op.reduction = reduction;

@@ -8,7 +8,7 @@ namespace rt {
 struct BulkQueue;
 
 enum class Reduction : uint32_t { none, add, min, max, inc, dec, band, bor, bxor };
-enum class Number : uint32_t { u32, s32, u64, s64, f16, bf16, f32, f64 };
+enum class Number : uint32_t { u32, s32, u64, s64, f16, bf16, f32, f64, f32_ftz };
 
 // Coordinates of a box, innermost first.
 struct Coordinates {

@@ -11,13 +11,13 @@
 // An instruction multiplies exactly. All K products of an element and its old sum are cut toward zero to
 // multiples of 2^(e - kept), where e is the largest exponent among them (a product's is the sum of its factors',
 // zeros have none), added exactly, and then cut to fp32 or rounded to fp16:
-//   f16, bf16, tf32 into f32 or f16   kept = 25
+//   f16, bf16, tf32 into f32 or f16   kept = 25 (wmma of tf32: two instructions of k = 4)
 //   wgmma of e4m3, e5m2               kept = 13, and sums in f32 have 13 bits of fraction
 //   mma.sync of e4m3, e5m2            two products of f16, one for each half of every four (mma.sp: eight)
 //                                     elements along k, from zero; the old sum is then added with rounding
 //   integers                          exact; they wrap around, or saturate once at the end
 //   f64                               one fused multiply-add after another, k rising
-// Inputs of tf32 lose their low 13 bits. Subnormals are kept. A NaN result is 0x7fffffff (0x7fff in f16), as is
+// Inputs of tf32 lose their low 13 bits. Subnormals are kept. Zero is positive. A NaN result is 0x7fffffff (0x7fff in f16), as is
 // infinity times zero or minus infinity.
 #pragma once
 #include "device.hpp"

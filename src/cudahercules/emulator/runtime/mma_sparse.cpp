@@ -43,7 +43,8 @@ uint32_t indices_of(const SparseLane* const* lanes, const SparseForm& form, uint
 }
 
 // A row of A where the metadata puts its elements. Two equal indices are undefined in PTX.
-void expand(Format f, uint32_t chunk, uint32_t indices, const double* packed, double* dense) {
+template <class T>
+void expand(Format f, uint32_t chunk, uint32_t indices, const T* packed, T* dense) {
   const uint32_t first = indices & 3, second = indices >> 2;
   if (f == Format::tf32) {  // one of two: 4 is the first, 14 the second
     dense[2 * chunk + first / 2] = packed[chunk];
@@ -81,13 +82,21 @@ void mma_sparse(const Lanes& l) {
   const uint32_t k = form.k, a_words = k / 2 * width_of(form.a) / 32, b_words = k * width_of(form.b) / 32;
   const uint32_t chunks = form.a == Format::tf32 ? k / 2 : width_of(form.a) == 4 ? k / 8 : k / 4;
   static thread_local double a[rows * most_k], b[most_k * columns];  // too much for a fiber's stack
+  static thread_local uint8_t there[rows * most_k];
   uint32_t words[most_words];
   double values[most_k];
+  uint8_t ones[most_k];
   memset(a, 0, sizeof a);
+  memset(there, 0, sizeof there);
+  memset(ones, 1, sizeof ones);
   for (uint32_t r = 0; r < rows; r++) {
     for (uint32_t w = 0; w < a_words; w++) words[w] = lanes[lane_of(r, w)]->a[register_of(r, w, rows)];
     decode(form.a, words, a_words, values);
-    for (uint32_t c = 0; c < chunks; c++) expand(form.a, c, indices_of(lanes, form, r, c, chunks), values, a + r * k);
+    for (uint32_t c = 0; c < chunks; c++) {
+      const uint32_t indices = indices_of(lanes, form, r, c, chunks);
+      expand(form.a, c, indices, values, a + r * k);
+      expand(form.a, c, indices, ones, there + r * k);
+    }
   }
   for (uint32_t n = 0; n < columns; n++) {
     for (uint32_t w = 0; w < b_words; w++) words[w] = lanes[lane_of(n, w)]->b[register_of(n, w, columns)];
@@ -102,8 +111,8 @@ void mma_sparse(const Lanes& l) {
   };
   move(false);
   if (form.d == Format::s32) multiply(a, b, c, rows, columns, k);
-  else if (size_of(form.a) == 1) multiply_bytes<8>(a, b, c, rows, columns, k);
-  else multiply_aligned(exact_products(form.d, form.a, form.b), a, b, c, rows, columns, k);
+  else if (size_of(form.a) == 1) multiply_bytes<8>(a, b, c, rows, columns, k, there);
+  else multiply_aligned(exact_products(form.d, form.a, form.b), a, b, c, rows, columns, k, there);
   move(true);
 }
 

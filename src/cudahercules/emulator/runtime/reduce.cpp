@@ -70,6 +70,9 @@ Kind reduction_kind(Reduction r, Number n) {
     case Number::f32:
       if (r != Reduction::add) return {nullptr, 4};
       return {[](uint8_t* to, const uint8_t* from) { atomic_add_f32<true, false>(to, load<float>(from)); }, 4};
+    case Number::f32_ftz:
+      if (r != Reduction::add) return {nullptr, 4};
+      return {[](uint8_t* to, const uint8_t* from) { atomic_add_f32<true, true>(to, load<float>(from)); }, 4};
     default:
       if (r != Reduction::add) return {nullptr, 8};
       return {[](uint8_t* to, const uint8_t* from) { atomic_add_f64<true>(to, load<double>(from)); }, 8};

@@ -85,7 +85,7 @@ inline void block(const SumRule& rule, const double* a, const double* b, double*
     }
   }
   for (uint32_t i = 0; i < 4; i++) {
-    __m256d result = _mm256_div_pd(sum[i], scale[i]);
+    __m256d result = _mm256_div_pd(_mm256_add_pd(sum[i], _mm256_setzero_pd()), scale[i]);  // zero has no sign
     if (rule.d != Format::f16) result = cut_fraction(result, rule.fraction);
     _mm256_storeu_pd(c + i * columns, result);
   }
@@ -99,11 +99,15 @@ inline void finite(const SumRule& rule, const double* a, const double* b, double
             right + column);
 }
 
-// With infinities and NaNs among the operands: sums that meet one are as in any order, the others as ever.
+// With infinities and NaNs among the operands: sums that meet one are as in any order, the others as ever. Elements
+// of A that are not `there` meet nothing.
 inline void wild(const SumRule& rule, const double* a, const double* b, double* c, uint32_t rows, uint32_t columns,
-                 uint32_t depth) {
+                 uint32_t depth, const uint8_t* there) {
   std::vector<double> met(c, c + rows * columns);
-  multiply(a, b, met.data(), rows, columns, depth);
+  for (uint32_t row = 0; row < rows; row++)
+    for (uint32_t k = 0; k < depth; k++)
+      for (uint32_t column = 0; column < columns && (!there || there[row * depth + k]); column++)
+        met[row * columns + column] += a[row * depth + k] * b[k * columns + column];
   const auto tamed = [](const double* from, uint32_t count) {
     std::vector<double> out(from, from + count);
     for (double& x : out) x = std::isfinite(x) ? x : 0;
@@ -122,37 +126,52 @@ inline void wild(const SumRule& rule, const double* a, const double* b, double* 
 
 // As `multiply`, for floats of at most 32 bits: a hardware instruction's products and the old sums together.
 inline void multiply_aligned(const SumRule& rule, const double* a, const double* b, double* c, uint32_t rows,
-                             uint32_t columns, uint32_t depth) {
+                             uint32_t columns, uint32_t depth, const uint8_t* there = nullptr) {
   bool finite = sums::powers(a, rows * depth, least_normal(rule.a), sums::left);
   finite &= sums::powers(b, depth * columns, least_normal(rule.b), sums::right);
   finite &= sums::all_finite(c, rows * columns);
-  (finite ? sums::finite : sums::wild)(rule, a, b, c, rows, columns, depth);
+  if (finite) sums::finite(rule, a, b, c, rows, columns, depth);
+  else sums::wild(rule, a, b, c, rows, columns, depth, there);
 }
 
 // mma.sync of bytes: two instructions for fp16, one for each half of every `group` along k, and then a rounded
 // addition of the old sums.
 template <uint32_t group>
 inline void multiply_bytes(const double* a, const double* b, double* c, uint32_t rows,
-                           uint32_t columns, uint32_t depth) {
+                           uint32_t columns, uint32_t depth, const uint8_t* there = nullptr) {
   std::vector<double> x(rows * depth / 2), y(depth / 2 * columns), sum(rows * columns);
+  std::vector<uint8_t> of_half(there ? rows * depth / 2 : 0);
   for (uint32_t half = 0; half < 2; half++) {
     uint32_t to = 0;
     for (uint32_t k = 0; k < depth; k++) {
       if (k % group / (group / 2) != half) continue;
-      for (uint32_t row = 0; row < rows; row++) x[row * (depth / 2) + to] = a[row * depth + k];
+      for (uint32_t row = 0; row < rows; row++) {
+        x[row * (depth / 2) + to] = a[row * depth + k];
+        if (there) of_half[row * (depth / 2) + to] = there[row * depth + k];
+      }
       memcpy(y.data() + to * columns, b + k * columns, columns * sizeof(double));
       to++;
     }
     multiply_aligned(exact_products(Format::f32, Format::f16, Format::f16), x.data(), y.data(), sum.data(), rows, columns,
-                     depth / 2);
+                     depth / 2, there ? of_half.data() : nullptr);
   }
   for (uint32_t i = 0; i < rows * columns; i++) c[i] = double(float(sum[i]) + float(c[i]));
+}
+
+// wmma of tf32, 16 x 16 x 8: ptxas makes instructions of k = 4 of it.
+inline void multiply_by_fours(const double* a, const double* b, double* c, uint32_t rows, uint32_t columns) {
+  for (uint32_t first = 0; first < 8; first += 4) {
+    double x[16 * 4];
+    for (uint32_t row = 0; row < rows; row++) memcpy(x + row * 4, a + row * 8 + first, 4 * sizeof(double));
+    multiply_aligned(exact_products(Format::f32, Format::tf32, Format::tf32), x, b + first * columns, c, rows, columns, 4);
+  }
 }
 
 // What an mma of these types computes.
 template <Format D, Format A, Format B>
 inline void multiply_as(const double* a, const double* b, double* c, uint32_t rows, uint32_t columns, uint32_t depth) {
   if constexpr (size_of(A) == 1 && D == Format::f32) multiply_bytes<4>(a, b, c, rows, columns, depth);
+  else if (A == Format::tf32 && columns == 16) multiply_by_fours(a, b, c, rows, columns);
   else if constexpr (D == Format::f32 || D == Format::f16) multiply_aligned(exact_products(D, A, B), a, b, c, rows, columns, depth);
   else multiply(a, b, c, rows, columns, depth);
 }

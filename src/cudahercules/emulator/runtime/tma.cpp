@@ -57,13 +57,12 @@ Span inner_span(const TensorBox& box) {
 // One element of what stands outside the tensor: an H200 fills every type with this NaN of fp16.
 uint64_t fill_pattern(const TensorMap& m) { return m.fill ? 0x7ff77ff77ff77ff7ull : 0; }
 
-// Loads of the type that is named for flushing fp32 do not flush on an H200.
+// Loads round to tf32, but do not flush on an H200, whatever the type is called; reductions do.
 void convert_elements(const TensorMap& m, uint8_t* bytes, uint32_t size) {
   if (m.type < type_tf32) return;
   for (uint32_t i = 0; i < size; i += 4) {
     auto bits = load<uint32_t>(bytes + i);
     const uint32_t exponent = bits >> 23 & 0xff;
-    if (m.type == type_tf32_ftz && !exponent) bits &= 0x80000000u;
     if (exponent != 0xff) bits = (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
     store(bytes + i, bits);
   }
@@ -71,7 +70,7 @@ void convert_elements(const TensorMap& m, uint8_t* bytes, uint32_t size) {
 
 Number number_of(const TensorMap& m) {
   constexpr Number numbers[] = {Number::u32, Number::u32, Number::u32, Number::s32,  Number::u64, Number::s64, Number::f16,
-                                Number::f32, Number::f64, Number::bf16, Number::f32, Number::f32, Number::f32};
+                                Number::f32, Number::f64, Number::bf16, Number::f32_ftz, Number::f32, Number::f32_ftz};
   return numbers[m.type];
 }
 
