@@ -31,6 +31,7 @@ MISTAKES = {
     "tile_barrier_missing": ("race", "write", "read"),
     "inlined": ("race", "put", "read"),
     "undefined_shared": ("uninitialised", "read"),
+    "undefined_maximum": ("uninitialised", "read"),
     "undefined_scratch": ("uninitialised", "read"),
     "unwritten": ("unwritten",),
     "copy_not_waited_for": ("missing_wait", "copy", "read"),
@@ -173,6 +174,13 @@ def test_a_race_within_warps_asks_for_a_warp_barrier(tmp_path):
     assert "__syncwarp()" in race.cause
 
 
+def test_a_race_between_blocks_names_both_and_asks_for_a_cluster_barrier(tmp_path):
+    (race,) = examined(tmp_path, "neighbour_read_early", sound=False).findings
+    assert {race.first.place.block, race.second.place.block} == {(0, 0, 0), (1, 0, 0)}
+    assert "of block 0,0,0" in race.message and "of block 1,0,0" in race.message
+    assert "barrier.cluster" in race.cause
+
+
 def test_inlined_code_names_its_call_site(tmp_path):
     (race,) = examined(tmp_path, "inlined", sound=False).findings
     writer = next(t for t in (race.first, race.second) if t.touch == "write")
@@ -221,3 +229,18 @@ def test_a_refused_module_is_said_to_be_unsupported(tmp_path):
     program.launch("k", 1, 1)
     found = examine(program.plan(), program.artifact, program.contents(), 5)
     assert found.kind == "unsupported" and found.instructions[0].instruction.startswith("foo.bar")
+
+
+def test_a_refused_instruction_has_the_source_line_without_the_builds_directory(tmp_path):
+    source = tmp_path / "refused.cu"
+    source.write_text(
+        'extern "C" __global__ void f(int* out) {\n'
+        '  asm volatile("multimem.red.relaxed.sys.global.add.u32 [%0], 1;" ::"l"(out));\n'
+        "}\n"
+    )
+    program = Program(compile_ptx(source, "90a"), tmp_path)
+    program.array("out", np.zeros(1, np.int32), "output")
+    program.launch("f", 1, 1, "out")
+    found = examine(program.plan(), program.artifact, program.contents(), 20)
+    assert found.kind == "unsupported"
+    assert [(u.file, u.line) for u in found.instructions] == [("refused.cu", 2)]

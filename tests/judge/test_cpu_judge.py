@@ -181,9 +181,12 @@ def test_each_outcome_of_the_emulator_has_its_verdict(judge):
     )
     assert (verdict.kind, verdict.stage, verdict.limit_s) == ("timeout", "run", 9.0)
     assert "multiply" in verdict.message and "k.cu:4" in verdict.message
-    unknown = UnsupportedInstruction(instruction="wgmma.fence.sync.aligned", kernel="multiply")
+    unknown = UnsupportedInstruction(
+        instruction="wgmma.fence.sync.aligned", kernel="multiply", file="k.cu", line=7
+    )
     verdict, _ = judge(emulate=lambda *_, **__: Unsupported(instructions=(unknown,)))
     assert verdict.kind == "unsupported_on_cpu" and "wgmma.fence" in verdict.message
+    assert "k.cu:7" in verdict.message
 
 
 @pytest.mark.parametrize(

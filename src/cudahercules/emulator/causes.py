@@ -58,6 +58,11 @@ def of_conflict(first: Touch, second: Touch, same_warp: bool) -> str:
         return _after(first, second)
     if second.work in ASYNCHRONOUS:
         return _before(first)
+    if first.place.block != second.place.block:
+        return (
+            "A cluster barrier (cluster.sync(), barrier.cluster) is missing between the two: __syncthreads() "
+            "orders the threads of one block only."
+        )
     barrier = "__syncwarp()" if same_warp else "__syncthreads()"
     if first.touch == second.touch:
         return f"Two threads write one place: give each its own, or put a {barrier} between the two."
@@ -90,6 +95,7 @@ def _before(other: Touch) -> str:
     if other.touch == "read":
         return (
             "The copy may overwrite what others still read: wait until they have arrived (an `empty` "
-            "mbarrier or a barrier) before it is issued."
+            "mbarrier or a barrier) before it is issued. If they are to read what it brings, they must wait "
+            "for it first."
         )
     return "A barrier is missing between the stores and the asynchronous work that uses the same memory."

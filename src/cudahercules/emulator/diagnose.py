@@ -132,7 +132,7 @@ class Diagnosis:
             "count": entry["count"],
         }
         what = self._bytes(entry)
-        pair = f"{_touch_words(first)}, and {_touch_words(second)}: nothing orders the two"
+        pair = f"{_touch_words(first, second)}, and {_touch_words(second, first)}: nothing orders the two"
         if asynchronous:
             return findings.MissingWait(message=f"missing wait: {what} {pair}", **known)
         return findings.SharedRace(message=f"race: {what} {pair}", **known)
@@ -150,8 +150,8 @@ class Diagnosis:
     def _unfenced(self, entry: Message) -> findings.MissingFence:
         first, second = self._touch(entry, entry["first"]), self._touch(entry, entry["second"])
         return findings.MissingFence(
-            message=f"missing fence: {self._bytes(entry)} {_touch_words(first)}, and {_touch_words(second)}, "
-            "which need not see it",
+            message=f"missing fence: {self._bytes(entry)} {_touch_words(first, second)}, and "
+            f"{_touch_words(second, first)}, which need not see it",
             cause=causes.UNFENCED,
             place=second.place,
             offset=entry["offset"],
@@ -292,12 +292,15 @@ _WORK = {
 }
 
 
-def _touch_words(touch: Touch) -> str:
-    """``is read at k.cu:12 by thread 3,0,0``; asynchronous work is issued there."""
+def _touch_words(touch: Touch, other: Touch) -> str:
+    """``is read at k.cu:12 by thread 3,0,0``; asynchronous work is issued there. Names the block where
+    ``other`` is of another one."""
+    who = _who(touch.place)
+    if touch.place.block != other.place.block:
+        who += " of block " + ",".join(map(str, touch.place.block or (0, 0, 0)))
     if touch.work in _WORK:
-        issued = f"{_WORK[touch.work]} that {_who(touch.place)} issues {_where(touch.place)}"
-        return f"{_DONE[touch.touch]} by {issued}"
-    return f"{_DONE[touch.touch]} {_where(touch.place)} by {_who(touch.place)}"
+        return f"{_DONE[touch.touch]} by {_WORK[touch.work]} that {who} issues {_where(touch.place)}"
+    return f"{_DONE[touch.touch]} {_where(touch.place)} by {who}"
 
 
 def _one_a_pair(found: list[_Pair]) -> list[_Pair]:

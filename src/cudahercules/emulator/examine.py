@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
@@ -18,9 +18,9 @@ from cudahercules.emulator.run import How, Run, run_plan
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.task.model import Model
 
-OUTPUT_POISON = 0x3C
-OTHER_POISON = Poison(shared=0x3C, scratch=0x3C3C)
-"""What undefined memory holds the second time: small positive numbers instead of NaN."""
+OTHER_POISONS = (0x7B, 0xFB)
+"""Bytes of undefined memory in further runs: large numbers and negative ones instead of NaN, which a maximum
+or a minimum passes over."""
 
 
 class Examination(Model):
@@ -42,8 +42,8 @@ def examine(
 ) -> Examination | Unsupported:
     """Run ``plan`` as :func:`cudahercules.emulator.run.emulate` does, on one OS thread and checked.
 
-    ``contents`` as in ``emulate``; outputs are updated. Where undefined memory was read, the plan runs a
-    second time with other values in it: only if that makes a difference are those reads findings.
+    ``contents`` as in ``emulate``; outputs are updated. Where undefined memory was read, the plan runs
+    again with other values in it: only if that makes a difference are those reads findings.
     Raises PlanError and MachineError as ``emulate`` does.
     """
     before = {name: array.copy() for name, array in contents.items()}
@@ -121,19 +121,26 @@ def _depends(
     if isinstance(outcome, OutOfFuel):
         return True
     outputs = {b.name for b in plan.buffers if b.kind == "output"}
-    contents = {
-        name: np.full_like(array, OUTPUT_POISON) if name in outputs else array.copy()
-        for name, array in before.items()
-    }
-    second = _checked(plan, artifact, contents, wall_s, asynchrony, OTHER_POISON).outcome
-    if isinstance(outcome, Fault):
-        same: Callable[[Fault], tuple] = lambda f: (f.what, f.file, f.line)  # noqa: E731
-        return not isinstance(second, Fault) or same(second) != same(outcome)
-    if not isinstance(second, Completed):
-        return True
-    for name in outputs & set(after):
-        # Bytes that hold the poison of both runs were not written.
-        untouched = (after[name] == before[name]) & (contents[name] == OUTPUT_POISON)
-        if np.any((after[name] != contents[name]) & ~untouched):
+    for byte in OTHER_POISONS:
+        contents = {
+            name: np.full_like(array, byte) if name in outputs else array.copy()
+            for name, array in before.items()
+        }
+        poison = Poison(shared=byte, scratch=byte * 0x101)
+        other = _checked(plan, artifact, contents, wall_s, asynchrony, poison).outcome
+        if not _same_ending(outcome, other):
             return True
+        if isinstance(outcome, Fault):
+            continue
+        for name in outputs & set(after):
+            # Bytes that hold the poison of both runs were not written.
+            untouched = (after[name] == before[name]) & (contents[name] == byte)
+            if np.any((after[name] != contents[name]) & ~untouched):
+                return True
     return False
+
+
+def _same_ending(one: Outcome, other: Outcome) -> bool:
+    if isinstance(one, Fault) and isinstance(other, Fault):
+        return (one.what, one.file, one.line) == (other.what, other.file, other.line)
+    return isinstance(one, Completed) and isinstance(other, Completed)

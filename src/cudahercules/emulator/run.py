@@ -109,7 +109,7 @@ def run_plan(
     maps = (
         UnsupportedInstruction(instruction=u, kernel="") for u in map(unsupported_map, plan.tensor_maps) if u
     )
-    if refused := (*(u for m in modules for u in m.unsupported), *maps):
+    if refused := (*(_shown(u) for m in modules for u in m.unsupported), *maps):
         return Run(Unsupported(instructions=refused))
     space = Space(plan, modules)
     if (needed := sum(r.size for r in space.regions)) > MEMORY_LIMIT:
@@ -146,6 +146,10 @@ def run_plan(
             job.close()
     finally:
         os.close(result_fd)
+
+
+def _shown(refused: UnsupportedInstruction) -> UnsupportedInstruction:
+    return refused.model_copy(update={"file": shown_file(refused.file)})
 
 
 def _too_much_memory(needed: int) -> UnsupportedInstruction:

@@ -176,6 +176,7 @@ class Case:
         first = instructions[0]
         more = f" and {len(instructions) - 1} other instructions" if len(instructions) > 1 else ""
         place = f" in {demangled(first.kernel)}" if first.kernel else ""
+        place += f" at {first.file}:{first.line}" if first.line else ""
         return v.UnsupportedOnCpu(
             message=f"the CPU judge does not know `{first.instruction}`{place}{more}: "
             "grade on a GPU (--device gpu); this says nothing about the candidate",

@@ -101,6 +101,15 @@ KERNEL undefined_shared(const int* in, int* out, int sound) {
   __syncthreads();
   out[threadIdx.x] = s[255 - threadIdx.x];  // mark: undefined_shared read
 }
+// A maximum passes over the NaN that undefined memory holds at first.
+KERNEL undefined_maximum(const int* in, int* out, int sound) {
+  __shared__ float s[256];
+  if (sound || threadIdx.x != 77) s[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  float largest = 0;
+  for (int i = 0; i < 256; i++) largest = fmaxf(largest, s[i]);  // mark: undefined_maximum read
+  out[threadIdx.x] = largest;
+}
 // Undefined, but nothing depends on it.
 KERNEL undefined_and_unused(const int* in, int* out, int sound) {
   __shared__ int s[256];
