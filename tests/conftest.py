@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,11 @@ import pytest
 
 # One cache for the whole session and for later ones, apart from the user's own.
 os.environ.setdefault("HERCULES_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "hercules"))
+
+# A shell that starts the suite in the background lets it ignore Ctrl-C, and with it all programs that the tests
+# interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SLOW = "slow tier: run `make test-slow`"
 _GPU = "needs an NVIDIA GPU: run `make test-gpu` on a machine that has one"
