@@ -12,8 +12,8 @@ import pytest
 # One cache for the whole session and for later ones, apart from the user's own.
 os.environ.setdefault("HERCULES_CACHE", str(Path(__file__).parent.parent / ".pytest_cache" / "hercules"))
 
-# A shell that starts the suite in the background lets it ignore Ctrl-C, and with it all programs that the tests
-# interrupt.
+# A shell that starts the suite in the background lets it ignore Ctrl-C, and all programs that tests interrupt
+# with it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -35,7 +35,8 @@ def too_much_scratch(plan: LaunchPlan, gpu_bytes: int) -> str | None:
         return None
     return (
         f"{scratch / 2**30:.1f} GiB of scratch memory: a GPU of {gpu_bytes / 2**30:.0f} GiB has to hold "
-        f"{LANES} instances of a candidate beside its opponent, at most {most / 2**30:.1f} GiB are allowed here"
+        f"{LANES} instances of a candidate beside its opponent, at most {most / 2**30:.1f} GiB are "
+        "allowed here"
     )
 
 
