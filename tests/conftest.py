@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -19,6 +20,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 _SLOW = "slow tier: run `make test-slow`"
 _GPU = "needs an NVIDIA GPU: run `make test-gpu` on a machine that has one"
+
+
+@pytest.fixture(autouse=True)
+def children_may_start() -> None:
+    """A command that ran within this process ended as programs do: nothing might start any more."""
+    if "cudahercules.process" in sys.modules:
+        sys.modules["cudahercules.process"].allow_children()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

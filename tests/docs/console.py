@@ -72,5 +72,6 @@ def blocks(page: Path) -> list[Block]:
 
 
 def plain(text: str) -> str:
-    """Numbers and white space made equal, so that times and line breaks do not matter."""
-    return " ".join(_NUMBER.sub("#", text).split())
+    """Numbers and white space made equal, so that times and line breaks do not matter; nor does it which of
+    the threads beyond a buffer's end comes first."""
+    return " ".join(_NUMBER.sub("#", text).split()).replace("just past", "# bytes past")
