@@ -155,14 +155,16 @@ def test_shipped_panels_speak_of_tasks_and_experts_that_exist(path):
 
 
 def test_the_measured_panel_of_the_h200_chooses_opponents(task, tmp_path, monkeypatch):
-    """A compiled LayerNorm won in fp32, Liger's in bf16 (results/nvidia-h200/judge)."""
+    """A compiled LayerNorm won in fp32; in bf16 our own, before Liger's (results/nvidia-h200/judge)."""
     monkeypatch.setenv("HERCULES_CACHE", str(tmp_path))
-    for name, winner in (("fp32_4096", "torch_compile"), ("bf16_4096", "liger_layer_norm")):
+    for name, winner in (("fp32_4096", "torch_compile"), ("bf16_4096", "tuned")):
         measured = panels.load_panel(member("module/layernorm_fwd", name), "nvidia-h200")
         usable = ("tuned", "liger_layer_norm", "torch_compile", "torch_native")
         assert measured is not None and measured.date >= "2026-12-01"
         for w in task.workloads_of(WorkloadRole.BENCH):
             assert panels.opponent(task, w, measured, usable) == winner
+            if winner == "tuned":
+                assert panels.opponent(task, w, measured, usable[1:]) == "liger_layer_norm"
 
 
 def test_a_panel_of_another_release_says_so(task):
