@@ -1,7 +1,8 @@
 """kill -9 at random moments of a batch on the CPU judge: what must hold afterwards, and a table of it.
 
-    python tests/faults/killing.py [--moments 200] [--most-seconds S] [--seed 1] [--save FILE]
+    python tests/faults/killing.py [--moments 200] [--workers 1] [--most-seconds S] [--seed 1] [--save FILE]
 
+Each worker is a process with a seed of its own, and takes its share of the moments.
 Each moment is a batch of its own: two candidates that are not in the cache, ``hercules grade --resume``.
 After a random time one process of it is killed: the judge, or the next process that compiles, records or
 emulates. Then:
@@ -29,7 +30,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 
 from cudahercules import cache
@@ -94,7 +98,7 @@ class Batches:
             "HERCULES_CACHE": str(folder / "cache"),
             "TMPDIR": str(folder / "tmp"),
             "HERCULES_TASKS": str(TASKS),
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         self.length_s = 0.0
         (folder / "tmp").mkdir()
@@ -223,24 +227,41 @@ def kill(moments: int, seed: int, folder: Path, most_s: float = 1e9) -> dict[str
     return table
 
 
+def _worker(moments: int, seed: int, most_s: float) -> dict[str, dict[str, int]]:
+    with tempfile.TemporaryDirectory(prefix="killing.") as folder:
+        return kill(moments, seed, Path(folder), most_s)
+
+
+def together(parts: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """The tables of several workers as one."""
+    total: dict[str, Counter[str]] = {}
+    for part in parts:
+        for stage, outcomes in part.items():
+            total.setdefault(stage, Counter()).update(outcomes)
+    return {stage: dict(total[stage]) for stage in sorted(total)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--moments", type=int, default=200)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--most-seconds", type=float, default=1e9)
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="killing.") as folder:
-        table = kill(options.moments, options.seed, Path(folder), options.most_seconds)
+    share = -(-options.moments // options.workers)
+    seeds = range(options.seed, options.seed + options.workers)
+    with ProcessPoolExecutor(options.workers) as pool:
+        table = together(pool.map(_worker, repeat(share), seeds, repeat(options.most_seconds)))
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     result = {
         "what": "kill -9 at random moments of a CPU batch; rows: what was hit, and what came of it",
         "batches": sum(sum(row.values()) for row in table.values()),
         "moments": sum(sum(row.values()) for stage, row in table.items() if stage != "none"),
-        "seed": options.seed,
+        "seeds": list(seeds),
         "held": "no orphan, no verdict lost or doubled, cache whole, nothing left in temporary places",
-        "table": {stage: table[stage] for stage in sorted(table)},
+        "table": table,
         "seconds": round(time.monotonic() - start),
         "machine": f"{system}, {os.cpu_count()} processors",
         "date": datetime.now(UTC).date().isoformat(),

@@ -1,6 +1,8 @@
 """Fuzz what reads data from strangers: plans, recordings, families, evidence, files of verdicts.
 
-    python tests/fuzz/fuzz.py [--inputs 100000] [--most-seconds S] [--seed 1] [--save FILE]
+    python tests/fuzz/fuzz.py [--inputs 100000] [--workers 1] [--most-seconds S] [--seed 1] [--save FILE]
+
+Each worker is a process with a seed of its own, and takes its share of the inputs.
 
 Inputs are real ones with a few changes to their structure (mutate.py); one in ten is damaged as text. Each
 must be accepted or be refused by the error that its reader promises, within seconds. An accepted plan
@@ -21,10 +23,12 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +244,25 @@ def fuzz(inputs: int, seed: int, scratch: Path, most_s: float = 1e9) -> dict[str
     return tallies
 
 
+def _worker(inputs: int, seed: int, most_s: float) -> dict[str, Tally]:
+    with tempfile.TemporaryDirectory(prefix="fuzz.") as scratch:
+        return fuzz(inputs, seed, Path(scratch), most_s)
+
+
+def together(parts: Iterable[dict[str, Tally]]) -> dict[str, Tally]:
+    """What several workers found, as one."""
+    total: dict[str, Tally] = {}
+    for part in parts:
+        for name, tally in part.items():
+            whole = total.setdefault(name, Tally())
+            whole.inputs += tally.inputs
+            whole.accepted += tally.accepted
+            whole.seconds += tally.seconds
+            whole.slowest_s = max(whole.slowest_s, tally.slowest_s)
+            whole.findings += tally.findings
+    return total
+
+
 def row(tally: Tally) -> dict[str, Any]:
     return {
         "inputs": tally.inputs,
@@ -253,19 +276,22 @@ def row(tally: Tally) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--most-seconds", type=float, default=1e9)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save", type=Path)
     options = parser.parse_args()
     start = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="fuzz.") as scratch:
-        tallies = fuzz(options.inputs, options.seed, Path(scratch), options.most_seconds)
+    share = -(-options.inputs // options.workers)
+    seeds = range(options.seed, options.seed + options.workers)
+    with ProcessPoolExecutor(options.workers) as pool:
+        tallies = together(pool.map(_worker, repeat(share), seeds, repeat(options.most_seconds)))
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     result = {
         "what": "fuzzing of what reads strangers' data; accepted is a share of the inputs",
         "inputs": sum(t.inputs for t in tallies.values()),
         "asked_for": options.inputs,
-        "seed": options.seed,
+        "seeds": list(seeds),
         "readers": {name: row(tally) for name, tally in tallies.items()},
         "seconds": round(time.monotonic() - start),
         "machine": f"{system}, {os.cpu_count()} processors",

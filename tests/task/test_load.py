@@ -187,6 +187,7 @@ MISTAKES = [
     ("verdict: incorrect,", "verdict: wrong,", "verdict: wrong", "mutants.0.verdict", "none of"),
     ("- naive.cu\n", "- tiled.cu\n", "candidates", "candidates", "must be naive.cu"),
     ("- tiled.cu", "- none.cu", "none.cu", "candidates.1", "no such file"),
+    ("- tiled.cu", r'- "ti\0led.cu"', "led.cu", "candidates.1", "no such file"),
     ("- tiled.cu", "- {file: none.cu}", "none.cu", "candidates.1", "no such file"),
     ("- tiled.cu", "- {file: tiled.cu, only: [x]}", "tiled", "candidates.1.only", "no member matches 'x'"),
     ("- tiled.cu", "- {file: tiled.cu, fast: true}", "tiled", "candidates.1.fast", "not a known field"),

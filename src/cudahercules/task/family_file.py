@@ -286,6 +286,8 @@ def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]
 
 
 def _lies_in(directory: Path, name: str) -> bool:
+    if "\0" in name:  # no file can be named so, and pathlib raises
+        return False
     path = (directory / name).resolve()
     return path.is_relative_to(directory.resolve()) and path.exists()
 
