@@ -46,6 +46,14 @@ def secret(tmp_path):
     return file
 
 
+def test_a_toolkit_that_is_reached_through_a_link(tmp_path, monkeypatch, level):
+    link = tmp_path / "cuda"
+    link.symlink_to(find_toolchain().root)
+    monkeypatch.setenv("PATH", f"{link / 'bin'}:{os.environ['PATH']}")
+    not_in_the_cache = f"{ORDINARY}// {tmp_path}\n"
+    assert isinstance(compile_text(not_in_the_cache), Artifact)
+
+
 INCLUDES = {
     "absolute": '#include "{secret}"\n',
     "system": "#include <{secret}>\n",

@@ -48,7 +48,7 @@ TOOLKIT_BINARIES = ("bin/nvcc", "bin/cudafe++", "bin/ptxas", "bin/fatbinary", "n
 class Toolchain(Model):
     """A compiler that :mod:`cudahercules.build.compile` can use.
 
-    ``root`` is the toolkit's directory (above ``bin``), ``origin`` how it was found: ``PATH``,
+    ``root`` is the toolkit's directory (above ``bin``, without links), ``origin`` how it was found: ``PATH``,
     ``CUDA_HOME`` or ``wheels``. ``identity`` depends on versions and on the sizes of the binaries,
     not on where they lie, so that equal installations give equal keys.
     """
@@ -115,8 +115,9 @@ def _find(path: str, cuda_home: str, cuda_path: str, python_path: tuple[str, ...
         if not any((root / d / "cuda/std").is_dir() for d in ("include/cccl", "include")):
             rejected.append(f"{nvcc} has no libcu++ headers (cuda/std) beside it")
             continue
+        inner = root / "bin/nvcc"  # run by this path, it names no place outside the root
         return Toolchain(
-            nvcc=nvcc,
+            nvcc=inner if inner.is_file() else nvcc,
             root=root,
             origin=origin,
             version=(major, minor, patch),
