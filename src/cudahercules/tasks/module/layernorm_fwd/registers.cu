@@ -1,10 +1,10 @@
 // One block a row; the row is read once, in 16-byte vectors, and stays in registers.
 //
-// 128 or 256 threads hold HIDDEN / THREADS values each. Sums go through warp shuffles, then through one
+// 32, 128 or 256 threads hold HIDDEN / THREADS values each. Sums go through warp shuffles, then through one
 // value a warp in shared memory, so that each reduction costs a single barrier.
 #include "solve.h"
 
-constexpr int THREADS = HIDDEN >= 4096 ? 256 : 128;
+constexpr int THREADS = HIDDEN >= 4096 ? 256 : HIDDEN >= 1024 ? 128 : 32;
 constexpr int WARPS = THREADS / 32;
 constexpr int WIDTH = 16 / sizeof(x_t);  // elements of a vector
 constexpr int VECTORS = HIDDEN / THREADS / WIDTH;

@@ -17,6 +17,9 @@
 // takes 130 us, with evict-first loads (.cs) 137, past L1 (no_allocate) 138, with 256-byte prefetch in L2 139.
 // Rows brought by bulk copies (TMA) into a ring in shared memory, for blocks that stay: 136 to 142.
 //
+// Rows of 256 elements are shared out to half a warp: a lane then has two to four loads under way, as with longer
+// rows, and a reduction is a step shorter.
+//
 // One barrier a row. Mean and sum of squared deviations are reduced together: each thread takes the
 // exact mean of its elements and the squares about it, and halves of equal size are merged by Chan's
 // formula (delta^2 * n / 2), which loses nothing when the mean is large.
@@ -26,9 +29,10 @@ constexpr bool SINGLE = sizeof(x_t) == 4;
 constexpr int ROW_BYTES = HIDDEN * sizeof(x_t);
 constexpr bool WARP_A_ROW = ROW_BYTES <= 4096;
 constexpr int THREADS = WARP_A_ROW ? 128 : SINGLE ? 512 : ROW_BYTES <= 8192 ? 128 : 256;
-constexpr int ROW_THREADS = WARP_A_ROW ? 32 : THREADS;
+constexpr int ROW_THREADS = HIDDEN == 256 ? 16 : WARP_A_ROW ? 32 : THREADS;
+constexpr int LANES = ROW_THREADS < 32 ? ROW_THREADS : 32;  // lanes that reduce by shuffles
 constexpr int ROWS = THREADS / ROW_THREADS;                // rows a block
-constexpr int WARPS = ROW_THREADS / 32;                    // warps that share a row
+constexpr int WARPS = ROW_THREADS / LANES;                 // warps that share a row
 constexpr int WIDTH = HIDDEN / ROW_THREADS;                // elements of a row a thread
 constexpr int VECTOR = 16 / sizeof(x_t);                   // elements of a 16-byte load
 constexpr int VECTORS = WIDTH / VECTOR;
@@ -36,7 +40,7 @@ constexpr int VECTORS = WIDTH / VECTOR;
 // What registers allow without a spill. As the compiler places them: 32 a thread for two vectors, 48 for four in
 // fp32 and 64 in bf16, 80 for eight, 96 where a warp has a row to itself.
 constexpr int THREADS_AN_SM =
-    VECTORS == 2 ? 2048 : VECTORS == 4 ? (SINGLE ? 1280 : 1024) : WARP_A_ROW ? 640 : 768;
+    VECTORS == 2 ? (SINGLE ? 2048 : 1536) : VECTORS == 4 ? (SINGLE ? 1280 : 1024) : WARP_A_ROW ? 640 : 768;
 static_assert(VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
 
 struct Row {
@@ -90,12 +94,13 @@ __device__ Moments thread_moments(Row& row) {
     return m;
 }
 
+// Half a warp reduces by itself: the other half may have no row.
 __device__ Moments warp_moments(Moments m) {
+    unsigned mask = LANES == 32 ? 0xffffffffu : 0xffffu << (threadIdx.x & 16);
     float n = WIDTH;
 #pragma unroll
-    for (int distance = 16; distance > 0; distance /= 2, n *= 2) {
-        Moments other{__shfl_xor_sync(0xffffffffu, m.mean, distance),
-                      __shfl_xor_sync(0xffffffffu, m.squares, distance)};
+    for (int distance = LANES / 2; distance > 0; distance /= 2, n *= 2) {
+        Moments other{__shfl_xor_sync(mask, m.mean, distance), __shfl_xor_sync(mask, m.squares, distance)};
         m = merge(m, other, n);
     }
     return m;
@@ -139,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, THREADS_AN_SM / THREADS)
               float* __restrict__ rstd_out, int rows, float eps) {
     int thread = threadIdx.x % ROW_THREADS;
     int row = WARP_A_ROW ? blockIdx.x * ROWS + threadIdx.x / ROW_THREADS : blockIdx.x;
-    if (WARP_A_ROW && row >= rows) return;  // no barrier waits for this warp
+    if (WARP_A_ROW && row >= rows) return;  // no barrier waits for these lanes
 
     Row values = load_row(x + (int64_t)row * HIDDEN, thread);
     Moments all = warp_moments(thread_moments(values));
