@@ -9,8 +9,9 @@ import pytest
 
 from cudahercules.errors import TaskError, UsageError
 from cudahercules.task import yaml_tree
-from cudahercules.task.load import all_tasks, family_release, load_family, load_task, work
+from cudahercules.task.load import all_tasks, load_family, load_task, work
 from cudahercules.task.model import Target, WorkloadRole
+from cudahercules.task.released import released_names, slices
 
 # --- the bundled families ------------------------------------------------------------------------
 
@@ -138,12 +139,90 @@ def test_hercules_tasks_adds_families(family_copy):
     assert task.tensors == load_task("kernel/gemm/fp32").tensors
 
 
-def test_release_follows_the_content(family_copy):
+def releases(directory):
+    return {f"{t.member}@{t.target.value}": t.release for t in load_family(directory)}
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("prompt.md", "Compute", "Calculate"),
+        ("family.py", "2.0 *", "2.5 *"),
+        ("experts.py", "import torch", "import torch  # a change in an opponent"),
+        ("task.yaml", "m: 48, n: 40", "m: 49, n: 40"),
+        ("task.yaml", "title: Matrix", "title: A matrix"),
+        ("helper.cuh", "", "// a file that no list names may be an opponent's"),
+    ],
+)
+def test_the_release_follows_what_candidates_are_judged_by(family_copy, file, old, new):
     directory = family_copy()
-    before = family_release(directory)
-    assert before == load_task("gemm/fp32").release
-    (directory / "naive.cu").write_text("// changed\n")
-    assert family_release(directory) != before
+    before = releases(directory)
+    text = (directory / file).read_text() if (directory / file).exists() else ""
+    assert old in text
+    (directory / file).write_text(text.replace(old, new, 1) if old else new)
+    after = releases(directory)
+    assert before.keys() == after.keys()
+    assert all(before[name] != after[name] for name in before)
+
+
+def test_the_release_ignores_what_judges_nobody(family_copy):
+    directory = family_copy()
+    before = releases(directory)
+    for file in ("naive.cu", "strategy.md", "mutants/last_row.cu", "hostile/no_solve.cu"):
+        (directory / file).parent.mkdir(exist_ok=True)
+        (directory / file).write_text("// changed\n")
+    text = (directory / "task.yaml").read_text()
+    assert "CUTLASS and ThunderKittens" in text and "domain: dense" in text
+    text = text.replace("CUTLASS and ThunderKittens", "others").replace("domain: dense", "domain: thick")
+    wrong = "mutants:\n  - {file: mutants/last_row.cu, verdict: incorrect, reason: made for a test}\n"
+    text = text[: text.index("released:")].replace("mutants:\n", wrong, 1)
+    (directory / "task.yaml").write_text(text)
+    assert releases(directory) == before
+
+
+def test_the_release_is_a_members_own(family_copy):
+    directory = family_copy()
+    before = releases(directory)
+    text = (directory / "task.yaml").read_text()
+    (directory / "task.yaml").write_text(text.replace("fp32: {l2: 4.0e-6", "fp32: {l2: 3.9e-6", 1))
+    changed = {name for name, release in releases(directory).items() if release != before[name]}
+    assert changed == {"fp32@general", "fp32@hopper"}
+
+
+def test_a_cuda_source_of_an_expert_counts(family_copy):
+    directory = family_copy(family="module/layernorm_fwd")
+    before = releases(directory)
+    sources = {f"{e.name}.cu" for t in load_family(directory) for e in t.experts}
+    ours = [name for name in sources if (directory / name).exists()]
+    assert ours, "LayerNorm has an expert of ours"
+    (directory / ours[0]).write_text("// changed\n")
+    assert releases(directory) != before
+
+
+# --- the tasks of the release --------------------------------------------------------------------
+
+
+def test_the_released_names_are_195_and_ten_that_were_dropped():
+    names = released_names()
+    assert len(names) == 205 and sum(names.values()) == 195
+    assert {part: len(inside) for part, inside in slices().items()} == {
+        "class1/general": 20,
+        "class1/hopper": 21,
+        "class1/blackwell": 22,
+        "class2/general": 43,
+        "class2/hopper": 64,
+        "class2/blackwell": 12,
+        "class3": 10,
+        "class4": 3,
+    }
+    assert names["class1/hopper/57_hopper_grouped_gemm"] and names["class3/tcgnn_gcn/general"]
+    assert not names["class1/hopper/53_hopper_gemm_permute"]
+
+
+def test_a_task_knows_what_it_answers_for():
+    name = "class1/general/00_basic_gemm"
+    assert "TF32" in load_task("kernel/gemm/fp32@general").released[name].repaired
+    assert name not in load_task("kernel/gemm/fp32@hopper").released
 
 
 def test_a_missing_tasks_directory_is_said(monkeypatch):
@@ -157,8 +236,22 @@ def test_a_missing_tasks_directory_is_said(monkeypatch):
 TOLERANCE = "fp32: {l2: 4.0e-6, row_l2: 8.0e-6, element: 4.0e-5, row_floor: 0}"
 SMOKE = "  - {name: smoke, role: smoke, dimensions: {m: 48, n: 40, k: 64}}\n"
 
+BASIC = "  class1/general/00_basic_gemm:\n    tasks: [fp32@general]"
+RELEASED = "released.class1/general/00_basic_gemm.tasks"
+
 # (old text, new text, text on the line that the error must name, field, what)
 MISTAKES = [
+    (
+        BASIC,
+        BASIC.replace("basic_gemm", "basic_gem"),
+        "00_basic_gem:",
+        "released.class1/general/00_basic_gem",
+        "is no task of the release; did you mean class1/general/00_basic_gemm?",
+    ),
+    (BASIC, BASIC.replace("fp32@", "fp31@"), "fp31@", f"{RELEASED}.0", "'fp31@general' is no member@target"),
+    (BASIC, BASIC.replace("]", ", fp32@general]"), "fp32@general,", f"{RELEASED}.1", "is listed twice"),
+    (BASIC, BASIC.replace("[fp32@general]", "[]"), "tasks: []", RELEASED, "at least 1 item"),
+    (BASIC, BASIC.replace("tasks:", "task:"), "00_basic_gemm", f"{RELEASED}", "is missing"),
     ("role: in,", "role: inn,", "name: a", "tensors.0.role", "'inn'"),
     ('dtype: "{dtype}"', "dtype: fp31", "name: a", "tensors.0.dtype", "'fp31'"),
     ('dtype: "{dtype}"', 'dtype: "{type}"', "name: a", "tensors.0.dtype", "{type} is no parameter"),

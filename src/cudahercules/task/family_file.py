@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from cudahercules.task.model import (
+    Answer,
     Constant,
     DType,
     Expert,
@@ -29,6 +30,7 @@ from cudahercules.task.model import (
     Workload,
     WorkloadRole,
 )
+from cudahercules.task.released import released_names, unknown
 
 Location = tuple[int | str, ...]
 
@@ -101,6 +103,7 @@ class FamilyFile(Model):
     hostile: tuple[Hostile, ...] = ()
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     provenance: str = ""
+    released: dict[str, Answer] = Field(default={})
 
     @field_validator("candidates", mode="before")
     @classmethod
@@ -141,6 +144,7 @@ def inconsistencies(
         yield ("targets",), f"{target} is listed twice"
     if "\n" in family.title:
         yield ("title",), "must be one line"
+    yield from _released(family)
 
 
 def _names(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Location, str]]:
@@ -283,6 +287,20 @@ def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]
     for i, expert in enumerate(family.experts):
         if expert.name not in defined:
             yield ("experts", i, "name"), f"experts.py defines no function {expert.name}"
+
+
+def _released(family: FamilyFile) -> Iterator[tuple[Location, str]]:
+    own = {f"{member}@{target.value}" for member in family.members for target in family.targets}
+    for name, answer in family.released.items():
+        if name not in released_names():
+            yield ("released", name), unknown(name)
+        for i, task in enumerate(answer.tasks):
+            if task not in own:
+                yield ("released", name, "tasks", i), f"{task!r} is no member@target of this family"
+            if task in answer.tasks[:i]:
+                yield ("released", name, "tasks", i), f"{task} is listed twice"
+        if "\n" in answer.repaired.strip():
+            yield ("released", name, "repaired"), "must be one line (or a folded text, >-)"
 
 
 def _lies_in(directory: Path, name: str) -> bool:

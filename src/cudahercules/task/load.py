@@ -27,11 +27,12 @@ from cudahercules.errors import TaskError, UsageError
 from cudahercules.task import yaml_tree
 from cudahercules.task.family_code import mistakes_named
 from cudahercules.task.family_file import FamilyFile, inconsistencies
+from cudahercules.task.identity import family_files, task_hash
 from cudahercules.task.model import Role, Target, Task, TaskClass, Work, Workload
 from cudahercules.task.yaml_tree import Node, Problem
 
 BUNDLED = Path(__file__).parent.parent / "tasks"
-_WHOLE_FILE = ("members", "targets")  # fields that speak about all members
+_WHOLE_FILE = ("members", "targets", "released")  # fields that speak about all members
 
 
 def task_roots() -> tuple[Path, ...]:
@@ -96,26 +97,21 @@ def load_family(directory: Path) -> tuple[Task, ...]:
     tree = yaml_tree.read(path)
     try:
         task_class = _task_class(directory)
-        release = family_release(directory)
-        return tuple(
+        tasks = tuple(
             task
             for member, parameters in _members(tree).items()
-            for task in _expand(tree, directory, task_class, member, parameters, release)
+            for task in _expand(tree, directory, task_class, member, parameters)
         )
     except Problem as problem:
         raise problem.error(path) from None
+    return _with_release(tasks, directory)
 
 
-def family_release(directory: Path) -> str:
-    """``dev-`` and twelve hex digits over the names and contents of the family's files, but for
-    ``strategy.md``: it is advice to models, and no verdict depends on it."""
-    total = hashlib.sha256()
-    for path in sorted(p for p in directory.rglob("*") if p.is_file()):
-        name = path.relative_to(directory)
-        if "__pycache__" not in name.parts and not path.name.startswith(".") and str(name) != "strategy.md":
-            total.update(f"{name.as_posix()}\0{path.stat().st_size}\0".encode())
-            total.update(path.read_bytes())
-    return f"dev-{total.hexdigest()[:12]}"
+def _with_release(tasks: tuple[Task, ...], directory: Path) -> tuple[Task, ...]:
+    """A family's tasks, each with its release: ``dev-`` and twelve hex digits of its hash."""
+    proofs = {f for t in tasks for f in (*t.candidates, *(m.file for m in (*t.mutants, *t.hostile)))}
+    files = family_files(directory, proofs, {e.name for t in tasks for e in t.experts})
+    return tuple(t.model_copy(update={"release": f"dev-{task_hash(t, files)[:12]}"}) for t in tasks)
 
 
 @cache
@@ -220,7 +216,6 @@ def _expand(
     task_class: TaskClass,
     member: str,
     parameters: dict[str, int | str],
-    release: str,
 ) -> Iterator[Task]:
     resolved = Node(
         {k: v if k in _WHOLE_FILE else yaml_tree.resolve(v, parameters, k) for k, v in tree.value.items()},
@@ -262,7 +257,8 @@ def _expand(
             library_policy=family.library_policy,
             lower_precision=family.lower_precision,
             provenance=family.provenance,
-            release=release,
+            released={n: a for n, a in family.released.items() if f"{member}@{target.value}" in a.tasks},
+            release="",
         )
 
 

@@ -340,6 +340,14 @@ class Hostile(Mutant):
     """A candidate that attacks or breaks the contract; it must end in ``verdict`` as well."""
 
 
+class Answer(Model):
+    """What a family says about one task of the release: which of its own ``tasks`` (``member@target``) answer
+    for it, and what was faulty there and is ``repaired`` here ("" where nothing was)."""
+
+    tasks: tuple[str, ...] = Field(min_length=1)
+    repaired: str = ""
+
+
 class Work(Model):
     """What a workload costs at least: ``bytes_read`` and ``bytes_written`` are compulsory traffic
     (each operand once); ``flops`` counts the textbook algorithm. ``flop_floor`` says whether the
@@ -382,6 +390,7 @@ class Task(Model):
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     lower_precision: dict[Name, DType] = {}  # output -> a precision that the bound must reject
     provenance: str = ""
+    released: dict[str, Answer] = {}  # of the release's tasks, those that this one answers for
     release: str
 
     def sizes(self, workload: Workload) -> dict[str, int]:
