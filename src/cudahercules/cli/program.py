@@ -10,6 +10,7 @@ from cudahercules.cli import (
     attacking,
     authoring,
     browse,
+    covering,
     debugging,
     emulating,
     evaluating,
@@ -47,7 +48,18 @@ def options(
     pass
 
 
-for group in (grading, debugging, iterating, evaluating, browse, authoring, proving, attacking, machine):
+for group in (
+    grading,
+    debugging,
+    iterating,
+    evaluating,
+    browse,
+    covering,
+    authoring,
+    proving,
+    attacking,
+    machine,
+):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
 app.add_typer(emulating.emulator)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from cudahercules.measure import panel as panels
 from cudahercules.measure.ceilings import Ceilings, all_ceilings, arithmetic, ceiling_us
+from cudahercules.suite.overview import UNVERIFIED, verified
 from cudahercules.task.header import solve_header
 from cudahercules.task.load import BUNDLED, load_family, work
 from cudahercules.task.model import Mutant, Task, TaskClass, Tolerance
@@ -87,18 +88,23 @@ def _index(families: dict[str, tuple[Task, ...]]) -> str:
     lines = [
         "# Tasks\n",
         f"{len(families)} families with {sum(map(len, families.values()))} tasks. A task is one member of a "
-        "family for one target; `hercules tasks` lists them.\n",
+        "family for one target; `hercules tasks` lists them, and `hercules coverage` which of the release's "
+        "tasks they answer for. *Verified* counts tasks whose experts were checked and timed on such a card.\n",
     ]
     for task_class in TaskClass:
         inside = {n: t for n, t in families.items() if t[0].task_class is task_class}
         if inside:
             lines.append(f"## {task_class.value.capitalize()}\n")
             rows = [
-                [f"[{t[0].family}]({name}.md)", _words(t[0].domain), str(len(t)), _members(t)]
+                [f"[{t[0].family}]({name}.md)", _words(t[0].domain), str(len(t)), _members(t), _cards(t)]
                 for name, t in inside.items()
             ]
-            lines.append(_table(("family", "domain", "tasks", "members"), rows))
+            lines.append(_table(("family", "domain", "tasks", "members", "verified on"), rows))
     return "\n".join(lines)
+
+
+def _cards(tasks: tuple[Task, ...]) -> str:
+    return "; ".join(map(str, verified(tasks))) or UNVERIFIED
 
 
 def _members(tasks: tuple[Task, ...]) -> str:
@@ -128,8 +134,21 @@ def _page(tasks: tuple[Task, ...], verdicts: list[Correct]) -> str:
             ("file", "verdict", "why"),
             [[f"`{m.file}`", m.verdict, _words(m.reason)] for m in _wrong_solutions(tasks)],
         ),
+        "## Released tasks that it answers for\n",
+        _released(tasks),
     ]
     return "\n".join(parts)
+
+
+def _released(tasks: tuple[Task, ...]) -> str:
+    answers = {name: answer for t in tasks for name, answer in t.released.items()}
+    rows = [
+        [f"`{name}`", ", ".join(f"`{t}`" for t in answer.tasks), _words(answer.repaired)]
+        for name, answer in answers.items()
+    ]
+    if not rows:
+        return "None: it goes beyond the release (arXiv 2605.08467).\n"
+    return _table(("released", "here", "repaired"), rows)
 
 
 def _wrong_solutions(tasks: tuple[Task, ...]) -> list[Mutant]:

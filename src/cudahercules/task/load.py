@@ -56,6 +56,12 @@ def all_tasks() -> tuple[Task, ...]:
     return tuple(sorted(tasks, key=lambda t: t.id))
 
 
+def bundled_families(root: Path = BUNDLED) -> tuple[tuple[Task, ...], ...]:
+    """The families of one ``tasks`` folder (the package's own, whatever else is on ``$HERCULES_TASKS``), by
+    class and name, each as its tasks. Raises TaskError for the first bad one."""
+    return tuple(load_family(directory) for directory in _families_in(root))
+
+
 def load_task(task_id: str) -> Task:
     """The task with this id.
 
@@ -174,8 +180,12 @@ def work(task: Task, workload: Workload) -> Work:
 
 def _family_directories() -> Iterator[Path]:
     for root in task_roots():
-        for task_class in TaskClass:
-            yield from sorted(p.parent for p in (root / task_class.value).glob("*/task.yaml"))
+        yield from _families_in(root)
+
+
+def _families_in(root: Path) -> Iterator[Path]:
+    for task_class in TaskClass:
+        yield from sorted(p.parent for p in (root / task_class.value).glob("*/task.yaml"))
 
 
 def _task_class(directory: Path) -> TaskClass:
