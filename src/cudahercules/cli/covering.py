@@ -11,7 +11,9 @@ from cudahercules.cli.common import emit, explained, fail
 from cudahercules.cli.grading import Json
 
 if TYPE_CHECKING:
-    from cudahercules.suite.coverage import Coverage
+    from rich.text import Text
+
+    from cudahercules.suite.coverage import Coverage, Covered
 
 _SLICE = "class1/general, class1/hopper, ... class3, class4"
 
@@ -67,24 +69,35 @@ def _print(found: Coverage, parts: tuple[str, ...]) -> None:
     from cudahercules.report.terminal import BAD, GOOD, console, is_wide, say, table
     from cudahercules.task.released import slices
 
-    out, columns = console(), ("released task", "here", "repaired")
+    out = console()
     for part in parts:
-        rows: list[list[Any]] = []
-        for row in found.of(part):
-            ours = "\n".join(row.tasks) if row.tasks else Text(f"missing: {row.why_not}", style=BAD)
-            shown = [row.name.removeprefix(f"{part}/"), ours]
-            rows.append([*shown, row.repaired] if is_wide(out) else shown)
         out.print(Text(part, style="bold"))
-        out.print(table(columns[: len(rows[0])], rows, whole=columns[:1]))
+        if is_wide(out):
+            rows: list[list[str | Text]] = [[*_cells(row), row.repaired] for row in found.of(part)]
+            out.print(table(("released task", "here", "repaired"), rows))
+            continue
+        for row in found.of(part):
+            name, ours = _cells(row)
+            out.print(f"  {name}", soft_wrap=True)
+            out.print(Text("    ").append(ours), soft_wrap=True)
     counts: list[list[Any]] = []
     for part in parts:
-        answered, total = len(found.of(part)) - len(found.missing(part)), len(slices()[part])
-        missing = Text(str(total - answered), style=BAD if answered < total else GOOD)
-        counts.append([part, str(total), str(answered), missing])
-    out.print(
-        table(("slice", "released", "answered", "missing"), counts, right=("released", "answered", "missing"))
-    )
+        total, missing = len(slices()[part]), len(found.missing(part))
+        shown = Text(str(missing), style=BAD if missing else GOOD)
+        counts.append([part, str(total), str(total - missing), shown])
+    columns = ("slice", "released", "answered", "missing")
+    out.print(table(columns, counts, right=columns[1:]))
     say(out, f"{found.answered} of {sum(map(len, slices().values()))} released tasks have an answer.")
+
+
+def _cells(row: Covered) -> tuple[str, Text]:
+    """The released name without its slice, and what answers for it or why nothing does."""
+    from rich.text import Text
+
+    from cudahercules.report.terminal import BAD
+
+    ours = Text(", ".join(row.tasks)) if row.tasks else Text(f"missing: {row.why_not}", style=BAD)
+    return row.name.removeprefix(f"{row.part}/"), ours
 
 
 COMMANDS: dict[str, Any] = {"coverage": coverage}

@@ -89,7 +89,7 @@ def _index(families: dict[str, tuple[Task, ...]]) -> str:
         "# Tasks\n",
         f"{len(families)} families with {sum(map(len, families.values()))} tasks. A task is one member of a "
         "family for one target; `hercules tasks` lists them, and `hercules coverage` which of the release's "
-        "tasks they answer for. *Verified* counts tasks whose experts were checked and timed on such a card.\n",
+        "tasks they answer for. *Verified* counts tasks whose experts were checked and timed on that card.\n",
     ]
     for task_class in TaskClass:
         inside = {n: t for n, t in families.items() if t[0].task_class is task_class}

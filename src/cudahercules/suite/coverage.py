@@ -28,7 +28,7 @@ NOT_YET = (
 class Covered(Model):
     """One task of the release. ``tasks`` holds full ids of ours, ``family`` is "" while there are none.
 
-    ``current`` is False for the ten names that the release has dropped; ``why_not`` is "" for an answered one."""
+    ``current`` is False for the ten names that the release has dropped; ``why_not`` is for missing ones."""
 
     name: str
     part: str

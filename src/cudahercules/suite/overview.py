@@ -44,8 +44,8 @@ def overview(found: Coverage | None = None) -> str:
         f"answer for {found.answered} of the {released} tasks of the release (arXiv 2605.08467).\n",
         _counts(families),
         "## Families\n",
-        "*Verified* counts tasks whose panel of experts was checked and timed on such a card. *Up* counts released "
-        "tasks.\n",
+        "*Verified* counts tasks whose panel of experts was checked and timed on that card. *Up* counts "
+        "released tasks.\n",
         _table(
             ("family", "domain", "members", "targets", "verified", "up"), [_row(f, found) for f in families]
         ),
