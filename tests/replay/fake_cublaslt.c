@@ -30,6 +30,24 @@ int cublasLtMatmulDescCreate(description **d, int compute, int scale) {
     say(text);
     return 0;
 }
+static int64_t number(const void *value, size_t size) {
+    int64_t wide = 0;
+    memcpy(&wide, value, size);
+    return wide;
+}
+int cublasLtMatmulDescSetAttribute(description *d, int which, const void *value, size_t size) {
+    char text[64];
+    if (size == 8) snprintf(text, sizeof text, "operation %d place", which);
+    else snprintf(text, sizeof text, "operation %d %lld", which, (long long)number(value, size));
+    say(text);
+    return 0;
+}
+int cublasLtMatrixLayoutSetAttribute(layout *l, int which, const void *value, size_t size) {
+    char text[64];
+    snprintf(text, sizeof text, "matrix %d %lld", which, (long long)number(value, size));
+    say(text);
+    return 0;
+}
 int cublasLtMatmulDescDestroy(description *d) { free(d); return 0; }
 int cublasLtMatrixLayoutCreate(layout **l, int kind, uint64_t rows, uint64_t columns, int64_t leading) {
     char text[96];
@@ -62,7 +80,7 @@ int cublasLtMatmul(void *h, description *d, const void *alpha, const void *a, la
                    void *workspace, size_t size, void *stream) {
     char text[96];
     snprintf(text, sizeof text, "matmul %llu %g %g %d %s", (unsigned long long)g->data[0], *(const float *)alpha,
-             *(const float *)beta, c == out && lc == lo, stream ? "stream" : "none");
+             *(const float *)beta, c ? c == out && lc == lo : 2, stream ? "stream" : "none");
     say(text);
     if (g->data[0] == 2) return 15; /* CUBLAS_STATUS_NOT_SUPPORTED */
     struct timespec t = {0, g->data[0] == 3 ? 100000 : 20000000};

@@ -14,7 +14,7 @@ from cudahercules.measure import cublaslt
 from cudahercules.replay.client import environment_of, expert_side
 from cudahercules.replay.interface import ContestantLost, ExpertDeclined, start_expert, warm_process
 from cudahercules.task.load import BUNDLED, load_family
-from cudahercules.task.model import Expert
+from cudahercules.task.model import Expert, Normal
 
 HERE = Path(__file__).parent
 
@@ -66,6 +66,26 @@ def test_every_member_is_searched_and_captured_without_torch(machine, name, comp
         assert sample.kept is not None and sample.microseconds > 0
         assert expert.outputs(sample).host("c").shape == (m, n)
     assert not any("torch" in line for line in machine.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "kind"), [("bf16", 0, 14), ("e4m3", 0, 28), ("bf16_row_scaled", 3, 14)]
+)
+def test_scaled_products_say_what_their_scales_are_for(machine, name, mode, kind):
+    """B is the library's first operand, transposed; an FP8 result has an addend of another type, left out."""
+    task = next(t for t in load_family(BUNDLED / "kernel/gemm_fp8") if t.member == name)
+    tensors = tuple(t.model_copy(update={"values": Normal()}) for t in task.tensors)  # all that it can draw
+    task = task.model_copy(update={"tensors": tensors})
+    workload = next(w for w in task.workloads if w.role.value == "smoke")
+    m, n, k = (workload.dimensions[d] for d in "mnk")
+    with start_expert(task, "cublaslt_search", workload):
+        calls = machine.read_text().splitlines()
+    addend = [f"layout 14 {n} {m} {n}"] if kind == 28 else []
+    layouts = [f"layout 28 {k} {n} {k}", f"layout 28 {k} {m} {k}", f"layout {kind} {n} {m} {n}", *addend]
+    scales = [f"operation 31 {mode}", "operation 17 place", f"operation 32 {mode}", "operation 18 place"]
+    expected = ["create", "description 68 0", "operation 3 1", *layouts, *scales, "operation 25 1"]
+    assert calls[: len(expected)] == expected
+    assert calls[-1] == f"matmul 3 1 0 {2 if addend else 1} stream"
 
 
 def test_the_choice_is_remembered_and_handles_are_given_back(machine):

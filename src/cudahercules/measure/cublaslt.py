@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -28,8 +30,9 @@ CANDIDATES = 64
 """Algorithms asked of the heuristics; usually 8 to 30 come back."""
 SCREENING_RUNS, FINAL_RUNS, FINALISTS = 3, 12, 4
 """All are timed a few times, the best ones then more often."""
-_R_32F, _R_64F, _R_16F, _R_16BF = 0, 1, 2, 14  # cudaDataType_t
+_R_32F, _R_64F, _R_16F, _R_16BF, _R_8F_E4M3 = 0, 1, 2, 14, 28  # cudaDataType_t
 _KINDS = {
+    DType.FP8_E4M3: _R_8F_E4M3,
     DType.FP32: _R_32F,
     DType.TF32: _R_32F,
     DType.FP64: _R_64F,
@@ -39,7 +42,21 @@ _KINDS = {
 _COMPUTE = {"32f": 68, "32f_fast_tf32": 77, "64f": 70}  # cublasComputeType_t
 _SCALE = {"32f": _R_32F, "32f_fast_tf32": _R_32F, "64f": _R_64F}
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+_TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # CUBLASLT_MATMUL_DESC_TRANSA, _FAST_ACCUM
+_FIRST_SCALE, _SECOND_SCALE = (17, 31), (18, 32)  # _A_SCALE_POINTER and _A_SCALE_MODE, the same of B
+_BATCH_COUNT, _BATCH_STRIDE = 5, 6  # CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, _STRIDED_BATCH_OFFSET
 _POINTER = ctypes.c_void_p
+
+
+class Scaled(IntEnum):
+    """What one fp32 scale of an FP8 operand is for (``cublasLtMatmulMatrixScale_t``): the whole matrix,
+    a row, 128 elements of a row, or 128 by 128 elements. Scales of ``ROW_PIECE`` lie with rows contiguous,
+    those of ``BLOCK`` with blocks along k contiguous, at a pitch that is a multiple of 4."""
+
+    MATRIX = 0
+    ROW = 3
+    ROW_PIECE = 4
+    BLOCK = 5
 
 
 class _Heuristic(ctypes.Structure):
@@ -100,13 +117,20 @@ def _call(function: Any, *arguments: Any) -> None:
 @dataclass(frozen=True)
 class Product:
     """C (m by n) = A (m by k) B (k by n), all row-major and dense with elements of ``dtype``.
-    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32`` or ``64f``."""
+    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32`` or ``64f``.
+
+    ``transposed``: B is stored n by k, and C = A B^T. ``batch`` such products lie one after the other.
+    ``result`` is C's type where it is another. ``scaled``: operands are FP8, with scales of A and of B."""
 
     m: int
     n: int
     k: int
     dtype: DType
     compute: str = "32f"
+    transposed: bool = False
+    batch: int = 1
+    result: DType | None = None
+    scaled: tuple[Scaled, Scaled] | None = None
 
 
 @dataclass
@@ -119,7 +143,8 @@ class _Problem:
     library: Any
     handle: Any
     description: Any
-    layouts: tuple[Any, Any, Any]
+    layouts: tuple[Any, Any, Any]  # first and second operand, result
+    addend: Any  # its layout where its type is not the result's: beta is 0, but types are checked; else None
     scale: Any  # ctypes type of alpha and beta
 
     @classmethod
@@ -129,27 +154,36 @@ class _Problem:
         _call(library.cublasLtCreate, ctypes.byref(handle))
         kinds = (_COMPUTE[p.compute], _SCALE[p.compute])
         _call(library.cublasLtMatmulDescCreate, ctypes.byref(description), *kinds)
-        layouts = []
-        for rows, columns in ((p.n, p.k), (p.k, p.m), (p.n, p.m)):
-            layout = _POINTER()
-            size = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
-            _call(library.cublasLtMatrixLayoutCreate, ctypes.byref(layout), _KINDS[p.dtype], *size)
-            layouts.append(layout)
+        if p.transposed:
+            _set(library.cublasLtMatmulDescSetAttribute, description, _TRANSPOSE_FIRST, ctypes.c_int32(1))
+        result = p.result or p.dtype
+        first = _layout(library, p.dtype, *((p.k, p.n) if p.transposed else (p.n, p.k)), p.batch)
+        second = _layout(library, p.dtype, p.k, p.m, p.batch)
+        layouts = (first, second, _layout(library, result, p.n, p.m, p.batch))
+        other = result is DType.FP8_E4M3
+        addend = _layout(library, DType.BF16, p.n, p.m, p.batch) if other else None
         scale = ctypes.c_double if p.compute == "64f" else ctypes.c_float
-        return cls(library, handle, description, (layouts[0], layouts[1], layouts[2]), scale)
+        return cls(library, handle, description, layouts, addend, scale)
+
+    def scale_by(self, scaled: tuple[Scaled, Scaled], places: Places) -> None:
+        """Take the operands' scales from ``places``. Sums stay in the tensor core unless scales change
+        along k."""
+        describe = self.library.cublasLtMatmulDescSetAttribute
+        for (pointer, mode), kind, place in (
+            (_FIRST_SCALE, scaled[1], places.b_scale),
+            (_SECOND_SCALE, scaled[0], places.a_scale),
+        ):
+            _set(describe, self.description, mode, ctypes.c_int32(kind))
+            _set(describe, self.description, pointer, _POINTER(place))
+        if scaled[0] in (Scaled.MATRIX, Scaled.ROW):
+            _set(describe, self.description, _FAST_SUMS, ctypes.c_int8(1))
 
     def offers(self) -> list[_Heuristic]:
         """The algorithms that the heuristics offer, their best guess first."""
         preference = _POINTER()
         _call(self.library.cublasLtMatmulPreferenceCreate, ctypes.byref(preference))
-        limit = ctypes.c_size_t(WORKSPACE_BYTES)
-        _call(
-            self.library.cublasLtMatmulPreferenceSetAttribute,
-            preference,
-            _MAX_WORKSPACE,
-            ctypes.byref(limit),
-            ctypes.c_size_t(ctypes.sizeof(limit)),
-        )
+        limit = ctypes.c_uint64(WORKSPACE_BYTES)
+        _set(self.library.cublasLtMatmulPreferenceSetAttribute, preference, _MAX_WORKSPACE, limit)
         found, count = (_Heuristic * CANDIDATES)(), ctypes.c_int()
         first, second, result = self.layouts
         _call(
@@ -158,7 +192,7 @@ class _Problem:
             self.description,
             first,
             second,
-            result,
+            self.addend or result,
             result,
             preference,
             CANDIDATES,
@@ -182,8 +216,8 @@ class _Problem:
             _POINTER(places.a),
             second,
             ctypes.byref(zero),
-            out,
-            result,
+            None if self.addend else out,
+            self.addend or result,
             out,
             result,
             ctypes.byref(algorithm),
@@ -193,20 +227,39 @@ class _Problem:
         )
 
     def close(self) -> None:
-        for layout in self.layouts:
+        for layout in (*self.layouts, *([self.addend] if self.addend else [])):
             self.library.cublasLtMatrixLayoutDestroy(layout)
         self.library.cublasLtMatmulDescDestroy(self.description)
         self.library.cublasLtDestroy(self.handle)
 
 
+def _set(function: Any, thing: Any, attribute: int, value: Any) -> None:
+    """Set one attribute of a description or a layout."""
+    _call(function, thing, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+
+
+def _layout(library: Any, kind: DType, rows: int, columns: int, batch: int) -> Any:
+    """``batch`` dense column-major matrices, one after the other."""
+    layout = _POINTER()
+    size = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
+    _call(library.cublasLtMatrixLayoutCreate, ctypes.byref(layout), _KINDS[kind], *size)
+    if batch > 1:
+        change = library.cublasLtMatrixLayoutSetAttribute
+        _set(change, layout, _BATCH_COUNT, ctypes.c_int32(batch))
+        _set(change, layout, _BATCH_STRIDE, ctypes.c_int64(rows * columns))
+    return layout
+
+
 @dataclass(frozen=True)
 class Places:
-    """Device addresses of the operands, the result and WORKSPACE_BYTES of workspace."""
+    """Device addresses of the operands, the result, WORKSPACE_BYTES of workspace, and scales if there are."""
 
     a: int
     b: int
     c: int
     workspace: int
+    a_scale: int = 0
+    b_scale: int = 0
 
 
 def version() -> str:
@@ -225,7 +278,9 @@ def searched(product: Product, places: Places, stream: int) -> Callable[[int], N
     Needs a current context. Raises MachineError. ``close()`` of the function frees the library's handle.
     """
     problem = _Problem.make(product)
-    key = cache.digest("cublaslt 2", version(), _device_name(), repr(product))
+    if product.scaled:
+        problem.scale_by(product.scaled, places)
+    key = cache.digest("cublaslt 3", version(), _device_name(), repr(product))
     if key not in _chosen:
         _chosen[key] = _remembered(key, lambda: _search(problem, places, stream))
     algorithm = (ctypes.c_uint64 * 8).from_buffer_copy(_chosen[key])
@@ -241,13 +296,28 @@ def searched(product: Product, places: Places, stream: int) -> Callable[[int], N
 
 def best_product(a: Any, b: Any, c: Any, compute: str = "32f") -> Callable[[int], None]:
     """``c = a @ b`` for :class:`cudahercules.replay.library.DeviceTensor` places: what an expert without
-    torch returns."""
-    (m, k), n = a.shape, b.shape[1]
+    torch returns. With three axes, the first counts products that lie one after the other."""
+    *batch, m, k = a.shape
+    product = Product(m, b.shape[-1], k, a.dtype, compute, batch=math.prod(batch))
+    return _searched_on_the_device(product, a, b, c)
+
+
+def best_scaled_product(
+    a: Any, b: Any, c: Any, scales: tuple[Any, Any], scaled: tuple[Scaled, Scaled]
+) -> Callable[[int], None]:
+    """``c = (a * scale) @ (b * scale)^T`` for FP8 operands, places as above: a is m by k, b is n by k.
+    ``scales`` are the places of a's and b's, ``scaled`` says what one of each is for."""
+    (m, k), n = a.shape, b.shape[0]
+    product = Product(m, n, k, a.dtype, transposed=True, result=c.dtype, scaled=scaled)
+    return _searched_on_the_device(product, a, b, c, *scales)
+
+
+def _searched_on_the_device(product: Product, a: Any, b: Any, c: Any, *scales: Any) -> Callable[[int], None]:
     workspace = int(api.cuMemAlloc(WORKSPACE_BYTES))
     stream = api.cuStreamCreate(1)
-    places = Places(a.pointer, b.pointer, c.pointer, workspace)
+    places = Places(a.pointer, b.pointer, c.pointer, workspace, *(s.pointer for s in scales))
     try:
-        run = searched(Product(m, n, k, a.dtype, compute), places, int(stream))
+        run = searched(product, places, int(stream))
     except BaseException:
         api.cuMemFree(workspace)
         raise
@@ -264,17 +334,21 @@ def best_product(a: Any, b: Any, c: Any, compute: str = "32f") -> Callable[[int]
     return run
 
 
-def best_matmul(a: Any, b: Any, c: Any, compute: str = "32f") -> Callable[[], None]:
+def best_matmul(
+    a: Any, b: Any, c: Any, compute: str = "32f", *, transposed: bool = False
+) -> Callable[[], None]:
     """The same for CUDA tensors of torch, on torch's current stream: for experts that go on in torch.
 
-    ``a`` (m by k), ``b`` (k by n) and ``c`` (m by n) are dense, row-major and of one dtype."""
+    ``a`` (m by k), ``b`` (k by n) and ``c`` (m by n) are dense, row-major and of one dtype.
+    ``transposed``: b is n by k, and c = a b^T."""
     import torch
 
     names = {"float32": DType.FP32, "float64": DType.FP64, "float16": DType.FP16, "bfloat16": DType.BF16}
-    (m, k), n = a.shape, b.shape[1]
+    (m, k), n = a.shape, b.shape[0 if transposed else 1]
     workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device=a.device)
     places = Places(a.data_ptr(), b.data_ptr(), c.data_ptr(), workspace.data_ptr())
-    product = Product(m, n, k, names[str(a.dtype).removeprefix("torch.")], compute)
+    dtype = names[str(a.dtype).removeprefix("torch.")]
+    product = Product(m, n, k, dtype, compute, transposed=transposed)
     product_on = searched(product, places, torch.cuda.current_stream(a.device).cuda_stream)
 
     def run() -> None:
