@@ -121,3 +121,44 @@ def test_two_percent_of_the_sum_left_out_is_rejected(task):
         a[:, -max(1, a.shape[1] // 50) :] = 0
         case.inputs["a"] = a
         assert case.misses(c=syrk(case, group=8)), case.workload.name
+
+
+# --- trmm ----------------------------------------------------------------------------------------
+
+TRMM = tasks_of("kernel/trmm")
+
+
+def trmm(case, lower=lambda x: x, group=1):
+    a, b = np.tril(lower(case.inputs["a"])), lower(case.inputs["b"])
+    return a.dtype.type(case.scalars["alpha"]) * product(a, b, group)
+
+
+@each(TRMM)
+def test_trmm_agrees_with_loops(task):
+    for case in cases(task, "smoke", "two_rows", seeds=(1,)):
+        a, b = (case.inputs[n].astype(np.float64) for n in "ab")
+        expected = np.zeros_like(b)
+        for i in range(len(a)):
+            for p in range(i + 1):
+                expected[i] += case.scalars["alpha"] * a[i, p] * b[p]
+        np.testing.assert_allclose(case.reference["c"], expected, rtol=1e-11, atol=1e-13)
+
+
+@each(TRMM)
+def test_honest_triangular_products_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(2, c=trmm(case)), case.workload.name
+
+
+@each(TRMM)
+def test_triangular_products_in_lower_precision_are_rejected(task):
+    for case in cases(task):
+        assert case.misses(c=trmm(case, lower_precision, group=8)), case.workload.name
+
+
+@each(TRMM)
+def test_one_number_above_the_diagonal_that_counts_is_seen(task):
+    for case in cases(task, "odd", "past_the_tile", "low_rank"):
+        c, scale = trmm(case), case.inputs["a"].dtype.type(case.scalars["alpha"])
+        c[40] += scale * case.inputs["a"][40, 41] * case.inputs["b"][41]
+        assert case.misses(c=c), case.workload.name

@@ -1,0 +1,105 @@
+// expect: incorrect — leaves out one of the two small products of 3xTF32
+#include <mma.h>
+
+#include "solve.h"
+
+using namespace nvcuda;
+
+constexpr int PIXELS = 64, FILTERS = 32, SLICE = 32, THREADS = 128;
+constexpr int PITCH = SLICE + 4;  // floats; keeps fragments' rows out of each other's banks
+
+struct Shape {
+    int64_t h, w, c, k, r, s, p, q, pixels;
+    int stride, padding, dilation;
+};
+
+union Memory {
+    struct {
+        float x[PIXELS][PITCH], filter[FILTERS][PITCH];
+    } in;
+    float out[PIXELS][FILTERS + 4];
+};
+
+// Where the window of an output pixel begins in x; images are stacked, so that `image` is its first row.
+struct Window {
+    int64_t image, row, column;
+};
+
+template <typename Fragment>
+__device__ void split(const Fragment& whole, Fragment& large, Fragment& small) {
+    for (int i = 0; i < whole.num_elements; ++i) {
+        large.x[i] = wmma::__float_to_tf32(whole.x[i]);
+        small.x[i] = wmma::__float_to_tf32(whole.x[i] - large.x[i]);
+    }
+}
+
+__global__ void __launch_bounds__(THREADS)
+    convolve(const x_t* __restrict__ x, const filter_t* __restrict__ filter, y_t* __restrict__ y, Shape d) {
+    __shared__ __align__(32) Memory memory;
+    __shared__ Window windows[PIXELS];
+    int thread = threadIdx.x, warp = thread / 32;
+    int64_t first_pixel = (int64_t)blockIdx.x * PIXELS, first_filter = (int64_t)blockIdx.y * FILTERS;
+
+    if (thread < PIXELS) {
+        int64_t pixel = first_pixel + thread;
+        int64_t column = pixel % d.q, row = pixel / d.q % d.p, image = pixel / d.q / d.p;
+        bool inside = pixel < d.pixels;
+        // A pixel past the end gets a window that lies outside the image altogether.
+        windows[thread] = {image * d.h, inside ? row * d.stride - d.padding : d.h,
+                           column * d.stride - d.padding};
+    }
+
+    wmma::fragment<wmma::accumulator, 16, 16, 8, float> sum[2], rest[2];
+    for (int half = 0; half < 2; ++half) {
+        wmma::fill_fragment(sum[half], 0.0f);
+        wmma::fill_fragment(rest[half], 0.0f);
+    }
+    int64_t depth = d.r * d.s * d.c;
+    int lane = thread % SLICE;  // the column of the slice that this thread gathers
+    for (int64_t begin = 0; begin < depth; begin += SLICE) {
+        int64_t at = begin + lane;
+        int64_t c = at % d.c, row = at / d.c / d.s * d.dilation, column = at / d.c % d.s * d.dilation;
+        __syncthreads();
+        for (int i = thread / SLICE; i < PIXELS; i += THREADS / SLICE) {
+            int64_t y0 = windows[i].row + row, x0 = windows[i].column + column;
+            bool inside = at < depth && y0 >= 0 && y0 < d.h && x0 >= 0 && x0 < d.w;
+            memory.in.x[i][lane] = inside ? x[((windows[i].image + y0) * d.w + x0) * d.c + c] : 0.0f;
+        }
+        for (int i = thread / SLICE; i < FILTERS; i += THREADS / SLICE) {
+            bool inside = at < depth && first_filter + i < d.k;
+            memory.in.filter[i][lane] = inside ? filter[(first_filter + i) * depth + at] : 0.0f;
+        }
+        __syncthreads();
+        for (int part = 0; part < SLICE; part += 8) {
+            wmma::fragment<wmma::matrix_a, 16, 16, 8, wmma::precision::tf32, wmma::row_major> a, large_a, small_a;
+            wmma::load_matrix_sync(a, &memory.in.x[warp * 16][part], PITCH);
+            split(a, large_a, small_a);
+            for (int half = 0; half < 2; ++half) {
+                wmma::fragment<wmma::matrix_b, 16, 16, 8, wmma::precision::tf32, wmma::col_major> b, large_b,
+                    small_b;
+                wmma::load_matrix_sync(b, &memory.in.filter[half * 16][part], PITCH);
+                split(b, large_b, small_b);
+                wmma::mma_sync(rest[half], large_a, small_b, rest[half]);
+                wmma::mma_sync(sum[half], large_a, large_b, sum[half]);
+            }
+        }
+    }
+    __syncthreads();  // the slices are read: their memory takes the sums
+    for (int half = 0; half < 2; ++half) {
+        for (int i = 0; i < sum[half].num_elements; ++i) sum[half].x[i] += rest[half].x[i];
+        wmma::store_matrix_sync(&memory.out[warp * 16][half * 16], sum[half], FILTERS + 4, wmma::mem_row_major);
+    }
+    __syncthreads();
+    for (int i = thread; i < PIXELS * FILTERS; i += THREADS) {
+        int64_t pixel = first_pixel + i / FILTERS, k = first_filter + i % FILTERS;
+        if (pixel < d.pixels && k < d.k) y[pixel * d.k + k] = memory.out[i / FILTERS][i % FILTERS];
+    }
+}
+
+extern "C" void solve(const x_t* x, const filter_t* filter, y_t* y, int64_t n, int64_t h, int64_t w, int64_t c,
+                      int64_t k, int64_t r, int64_t s, int64_t p, int64_t q, int32_t stride, int32_t padding,
+                      int32_t dilation, cudaStream_t stream) {
+    Shape shape{h, w, c, k, r, s, p, q, n * p * q, stride, padding, dilation};
+    dim3 blocks((unsigned)((shape.pixels + PIXELS - 1) / PIXELS), (unsigned)((k + FILTERS - 1) / FILTERS));
+    convolve<<<blocks, THREADS, 0, stream>>>(x, filter, y, shape);
+}

@@ -1,0 +1,186 @@
+"""Convolutions and multi-head attention: references against plain ones, and bounds that tell honest
+arithmetic from wrong.
+
+Arithmetic is simulated with NumPy in single precision; `hercules lint` repeats it with compiled candidates.
+"""
+
+import array_api_compat.numpy as xnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cudahercules.judge.checks import check_output
+from cudahercules.judge.verdict import OutputCheck
+from cudahercules.task.inputs import generate
+from cudahercules.task.load import BUNDLED, family_module, load_family
+from cudahercules.task.model import WorkloadRole
+
+f32 = np.float32
+SMALL = (WorkloadRole.SMOKE, WorkloadRole.CHECK)
+
+
+def tasks_of(family):
+    return [t for t in load_family(BUNDLED / "kernel" / family) if t.target == "general"]
+
+
+def each(tasks):
+    return pytest.mark.parametrize("task", tasks, ids=[t.id for t in tasks])
+
+
+FPROP = tasks_of("conv2d_fprop")
+FP32, FP16 = (next(t for t in FPROP if t.member == m) for m in ("fp32", "fp16"))
+CONVOLUTIONS = FPROP
+
+
+def fp32(x):
+    return np.asarray(x, f32)
+
+
+def fp16(x):
+    return np.asarray(x, f32).astype(np.float16).astype(f32)
+
+
+def bf16(x):
+    return np.asarray(x, f32).astype(ml_dtypes.bfloat16).astype(f32)
+
+
+def tf32(x):
+    """Rounded to 11 significant bits, halves away from zero."""
+    bits = np.ascontiguousarray(x, f32).view(np.uint32) + np.uint32(0x1000)
+    return (bits & np.uint32(0xFFFFE000)).view(f32)
+
+
+class Case:
+    """One small workload with inputs and reference."""
+
+    def __init__(self, task, workload, seed=11):
+        self.task, self.workload, self.sizes = task, workload, task.sizes(workload)
+        self.inputs = {t.name: generate(task, t, workload, seed) for t in task.inputs}
+        wide = {name: x.astype(np.float64) for name, x in self.inputs.items()}
+        self.reference = family_module(task).reference(wide, self.sizes, workload.scalars, xnp)
+
+    @property
+    def geometry(self):
+        return tuple(int(self.workload.scalars[name]) for name in ("stride", "padding", "dilation"))
+
+    def misses(self, outputs, margin=1.0):
+        """Names of the outputs that miss their bound divided by ``margin``."""
+        missed = []
+        for tensor in self.task.outputs:
+            tight = self.task.tolerance[tensor.name].tightened(margin)
+            stored = np.asarray(outputs[tensor.name]).astype(tensor.dtype.numpy)
+            if not isinstance(check_output(tensor, tight, stored, self.reference[tensor.name]), OutputCheck):
+                missed.append(tensor.name)
+        return missed
+
+
+def cases(task, *names):
+    wanted = [w for w in task.workloads_of(*SMALL) if not names or w.name in names]
+    assert len(wanted) == len(names or wanted)
+    return [Case(task, w) for w in wanted]
+
+
+def windows(x, sizes, geometry):
+    """What each output pixel sees of x (n, h, w, c): (pixels, r * s * c), zeros in the padding."""
+    stride, padding, dilation = geometry
+    taps = np.zeros((sizes["n"], sizes["p"], sizes["q"], sizes["r"], sizes["s"], sizes["c"]), x.dtype)
+    for p in range(sizes["p"]):
+        for q in range(sizes["q"]):
+            for r in range(sizes["r"]):
+                for s in range(sizes["s"]):
+                    row = p * stride - padding + r * dilation
+                    column = q * stride - padding + s * dilation
+                    if 0 <= row < sizes["h"] and 0 <= column < sizes["w"]:
+                        taps[:, p, q, r, s] = x[:, row, column]
+    return taps.reshape(sizes["n"] * sizes["p"] * sizes["q"], -1)
+
+
+def summed(a, b, rounded=fp32, group=16):
+    """The product a b, ``group`` terms of the sum at a time, the running sum passed through ``rounded``."""
+    total = np.zeros((a.shape[0], b.shape[1]), f32)
+    for k in range(0, a.shape[1], group):
+        total = rounded(total + a[:, k : k + group] @ b[k : k + group])
+    return total
+
+
+# --- all convolutions ----------------------------------------------------------------------------
+
+
+@each(CONVOLUTIONS)
+def test_the_extents_of_every_workload_fit_together(task):
+    for workload in task.workloads:
+        d = workload.dimensions
+        stride, padding, dilation = (int(workload.scalars[n]) for n in ("stride", "padding", "dilation"))
+        for image, taps, outputs in (("h", "r", "p"), ("w", "s", "q")):
+            fits = (d[image] + 2 * padding - dilation * (d[taps] - 1) - 1) // stride + 1
+            assert d[outputs] == fits, workload.name
+
+
+@each(CONVOLUTIONS)
+def test_flops_count_two_for_each_tap_and_channel(task):
+    sizes = dict(zip("nhwckrspq", (2, 9, 9, 5, 7, 3, 2, 4, 6), strict=True))
+    assert family_module(task).flops(sizes) == 2 * (2 * 4 * 6 * 7) * (3 * 2 * 5)
+
+
+# --- conv2d_fprop --------------------------------------------------------------------------------
+
+
+def convolve(case, lower=fp32, rounded=fp32):
+    """y in single precision, operands passed through ``lower`` and sums through ``rounded``."""
+    seen = windows(lower(case.inputs["x"]), case.sizes, case.geometry)
+    filters = lower(case.inputs["filter"]).reshape(case.sizes["k"], -1)
+    return {"y": summed(seen, filters.T, rounded).reshape(case.reference["y"].shape)}
+
+
+def three_products(case, left_out=()):
+    """3xTF32: the products of large and small parts, without those ``left_out``."""
+    x, filters = case.inputs["x"], case.inputs["filter"].reshape(case.sizes["k"], -1)
+    parts_x = {"large": tf32(x), "small": tf32(x - tf32(x))}
+    parts_f = {"large": tf32(filters), "small": tf32(filters - tf32(filters))}
+    total = np.zeros((case.sizes["n"] * case.sizes["p"] * case.sizes["q"], case.sizes["k"]), f32)
+    for a, b in (("small", "large"), ("large", "small"), ("large", "large")):
+        if (a, b) not in left_out:
+            total += summed(windows(parts_x[a], case.sizes, case.geometry), parts_f[b].T)
+    return {"y": total.reshape(case.reference["y"].shape)}
+
+
+@each(FPROP)
+def test_convolution_agrees_with_a_plain_one(task):
+    for case in cases(task, "smoke", "dilated_strided", "small_image", "wide_filter"):
+        seen = windows(case.inputs["x"].astype(float), case.sizes, case.geometry)
+        filters = case.inputs["filter"].astype(float).reshape(case.sizes["k"], -1)
+        expected = np.einsum("pd,kd->pk", seen, filters).reshape(case.reference["y"].shape)
+        np.testing.assert_allclose(case.reference["y"], expected, rtol=1e-11, atol=1e-11)
+
+
+@each(FPROP)
+def test_pieces_of_the_images_agree_with_the_whole(task, monkeypatch):
+    whole = cases(task, "odd")[0].reference["y"]
+    monkeypatch.setattr(family_module(task), "ELEMENTS", 1)
+    np.testing.assert_allclose(cases(task, "odd")[0].reference["y"], whole, rtol=1e-12, atol=1e-12)
+
+
+@each(FPROP)
+def test_honest_convolutions_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(convolve(case), margin=2), case.workload.name
+
+
+def test_three_products_pass_and_two_do_not():
+    for case in cases(FP32):
+        assert not case.misses(three_products(case), margin=2), case.workload.name
+    for case in cases(FP32, "odd", "deep", "pointwise", "outliers", "pixels_scaled"):
+        for left_out in (("small", "large"), ("large", "small")):
+            assert case.misses(three_products(case, (left_out,))), case.workload.name
+
+
+@pytest.mark.parametrize(("task", "lower"), [(FP32, tf32), (FP16, bf16)], ids=["fp32", "fp16"])
+def test_the_lower_precision_of_operands_is_rejected(task, lower):
+    for case in cases(task):
+        if case.workload.name not in ("one_filter", "positive"):  # terms of one sign: errors average out
+            assert case.misses(convolve(case, lower)), case.workload.name
+
+
+def test_sums_in_half_precision_are_rejected_even_in_groups():
+    for case in cases(FP16, "deep"):
+        assert case.misses(convolve(case, rounded=fp16))

@@ -1,0 +1,116 @@
+"""mqa_logits: references against plain ones, and bounds that tell honest arithmetic from wrong.
+
+Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from test_families_c import bf16, cases, each, f32, tasks_of
+
+from cudahercules.task.load import family_module
+
+MQA = tasks_of("kernel/mqa_logits", "hopper")
+
+
+# --- mqa_logits ----------------------------------------------------------------------------------
+
+
+def power(x):
+    """The power of two below each magnitude; 0 for 0."""
+    _, exponent = np.frexp(np.abs(x))
+    return np.where(x == 0, 0.0, np.ldexp(1.0, exponent - 1))
+
+
+def fp8_warpgroup_product(a, b):
+    """a (m, k) times b (n, k) transposed, as FP8 warpgroup products of an H200 sum: 32 along k at a time, cut
+    toward zero 13 bits below the largest exponent among products and old sum, and the sum to 13 bits."""
+    total = np.zeros((a.shape[0], b.shape[0]))
+    a_power, b_power = (np.where(x == 0, 0.0, np.maximum(power(x), 2.0**-6)) for x in (a, b))
+    for p in range(0, a.shape[1], 32):
+        step = slice(p, p + 32)
+        products = a[:, None, step] * b[None, :, step]
+        largest = (a_power[:, None, step] * b_power[None, :, step]).max(axis=2)
+        unit = np.maximum(np.maximum(largest, power(total)), 1e-300) * 2.0**-13
+        total = (np.trunc(total / unit) + np.trunc(products / unit[..., None]).sum(axis=2)) * unit
+        unit = np.maximum(power(total), 1e-300) * 2.0**-13
+        total = np.trunc(total / unit) * unit
+    return total
+
+
+def exact_product(a, b):
+    return a @ b.T
+
+
+def indexer(case, product=exact_product, scores=f32, weights=f32, shared=1):
+    """One query after the other; ``shared`` queries in a row use the range of their first."""
+    sizes = case.sizes
+    x = {name: values.astype(float) for name, values in case.inputs.items()}
+    logits = np.full((sizes["queries"], sizes["columns"]), -np.inf, f32)
+    for i in range(sizes["queries"]):
+        range_of = i // shared * shared
+        seen = slice(int(x["first"][range_of]), int(x["end"][range_of]))
+        score = np.maximum(scores(product(x["q"][i], x["k"][seen])), f32(0))
+        logits[i, seen] = f32(weights(x["w"][i]) @ score) * x["k_scale"][seen].astype(f32)
+    return {"logits": logits}
+
+
+@each(MQA)
+def test_indexer_scores_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", "one_key", seeds=(1,)):
+        x = {name: values.astype(float).tolist() for name, values in case.inputs.items()}
+        for i, row in enumerate(case.reference["logits"]):
+            for j, got in enumerate(row):
+                if not x["first"][i] <= j < x["end"][i]:
+                    assert got == -math.inf
+                    continue
+                scores = [math.fsum(a * b for a, b in zip(h, x["k"][j], strict=True)) for h in x["q"][i]]
+                total = math.fsum(w * s for w, s in zip(x["w"][i], scores, strict=True) if s > 0)
+                assert got == pytest.approx(x["k_scale"][j] * total, rel=1e-11, abs=1e-12)
+
+
+@each(MQA)
+def test_pieces_of_the_queries_agree_with_the_whole_indexer(task, monkeypatch):
+    whole = cases(task, "ragged", seeds=(1,))[0].reference["logits"]
+    monkeypatch.setattr(family_module(task), "SCORES", 7 * 77)
+    np.testing.assert_allclose(cases(task, "ragged", seeds=(1,))[0].reference["logits"], whole, rtol=1e-13)
+
+
+@each(MQA)
+@pytest.mark.parametrize("product", [exact_product, fp8_warpgroup_product])
+def test_indexer_scores_pass_with_a_margin_of_two(task, product):
+    for case in cases(task, seeds=(11,)):
+        assert not case.misses(indexer(case, product), margin=2), case.workload.name
+
+
+@each(MQA)
+def test_bf16_anywhere_behind_the_product_is_rejected(task):
+    for case in cases(
+        task, "smoke", "odd", "full", "long_rows", "beyond_fp16", "repeated_keys", "head_scaled", seeds=(2,)
+    ):
+        assert case.misses(indexer(case, scores=bf16)), case.workload.name
+        assert case.misses(indexer(case, weights=bf16)), case.workload.name
+        honest = indexer(case)["logits"]
+        assert case.misses({"logits": bf16(honest)}), case.workload.name
+
+
+@each(MQA)
+def test_a_range_that_queries_share_is_rejected(task):
+    for case in cases(task, "odd", "ragged", "short_ranges", seeds=(3,)):
+        assert case.misses(indexer(case, shared=2)), case.workload.name
+
+
+@each(MQA)
+def test_ranges_never_cross_and_some_are_empty(task):
+    empty = 0
+    for workload in task.workloads:
+        first, end = (task.distribution(t, workload) for t in task.tensors if t.name in ("first", "end"))
+        low, high = (getattr(first, "low", None), getattr(first, "high", None))
+        low, high = (low, high) if low is not None else (first.value, first.value)
+        last, most = (getattr(end, "low", None), getattr(end, "high", None))
+        last, most = (last, most) if last is not None else (end.value, end.value)
+        assert 0 <= low <= high <= last <= most <= workload.dimensions["keys"], workload.name
+    for case in cases(task, "short_ranges", seeds=(4,)):
+        empty += int((case.inputs["first"] == case.inputs["end"]).sum())
+    assert empty

@@ -1,0 +1,178 @@
+"""Layer normalisation, backward and parallel: references against loops and against the definition of a
+gradient, bounds against honest fp32 arithmetic and against what they must reject."""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+from test_families import reference, wide_inputs
+
+from cudahercules.judge.checks import check_output
+from cudahercules.judge.verdict import OutputCheck
+from cudahercules.task.inputs import generate
+from cudahercules.task.load import all_tasks, load_task
+from cudahercules.task.model import WorkloadRole
+
+f32 = np.float32
+FAMILIES = ("module/layernorm_bwd",)
+TASKS = [t for t in all_tasks() if t.family in FAMILIES]
+each = pytest.mark.parametrize("task", TASKS, ids=[t.id for t in TASKS])
+
+
+def small(task):
+    return task.workloads_of(WorkloadRole.SMOKE, WorkloadRole.CHECK)
+
+
+def named(task, name):
+    return next(w for w in task.workloads if w.name == name)
+
+
+def fails(task, workload, outputs, expected, margin=1.0):
+    """Names of the outputs that miss their bound divided by ``margin``."""
+    failed = []
+    for tensor in task.outputs:
+        tight = task.tolerance[tensor.name].tightened(margin)
+        stored = np.asarray(outputs[tensor.name]).astype(tensor.dtype.numpy)
+        if not isinstance(check_output(tensor, tight, stored, expected[tensor.name]), OutputCheck):
+            failed.append(tensor.name)
+    return failed
+
+
+# --- independent references, row by row ----------------------------------------------------------
+
+
+def backward_by_rows(x):
+    columns = range(len(x["weight"]))
+    dx, dweight, dbias = [], [[] for _ in columns], [[] for _ in columns]
+    for r, (dy, row) in enumerate(zip(x["dy"].tolist(), x["x"].tolist(), strict=True)):
+        normal = [(v - x["mean"][r]) * x["rstd"][r] for v in row]
+        weighted = [d * w for d, w in zip(dy, x["weight"].tolist(), strict=True)]
+        along = math.fsum(g * n for g, n in zip(weighted, normal, strict=True)) / len(row)
+        level = math.fsum(weighted) / len(row)
+        dx.append([x["rstd"][r] * (g - level - n * along) for g, n in zip(weighted, normal, strict=True)])
+        for j in columns:
+            dweight[j].append(dy[j] * normal[j])
+            dbias[j].append(dy[j])
+    sums = {"dweight": dweight, "dbias": dbias}
+    return {"dx": np.array(dx), **{k: np.array([math.fsum(c) for c in v]) for k, v in sums.items()}}
+
+
+PLAIN = {"module/layernorm_bwd": backward_by_rows}
+
+
+@each
+def test_reference_agrees_with_a_plain_one(task):
+    for name in ("smoke", "one_row"):
+        workload = named(task, name)
+        inputs = wide_inputs(task, workload)
+        got, expected = reference(task, workload, inputs), PLAIN[task.family](inputs)
+        assert got.keys() == {t.name for t in task.outputs} == expected.keys()
+        for tensor in task.outputs:
+            assert got[tensor.name].shape == task.shape(tensor, workload)
+            np.testing.assert_allclose(got[tensor.name], expected[tensor.name], rtol=1e-10, atol=1e-11)
+
+
+def normalised(x, weight, bias):
+    centred = x - x.mean(axis=1, keepdims=True)
+    return centred / np.sqrt((centred**2).mean(axis=1, keepdims=True)) * weight + bias
+
+
+def slope(loss, at, direction, step=1e-5):
+    return (loss(at + step * direction) - loss(at - step * direction)) / (2 * step)
+
+
+def test_the_backward_pass_is_the_derivative_of_the_forward_pass():
+    """With the statistics of x itself, as a forward pass hands them on."""
+    task = load_task("module/layernorm_bwd/fp32_256")
+    inputs = wide_inputs(task, named(task, "odd"))
+    x, weight, dy = inputs["x"], inputs["weight"], inputs["dy"]
+    inputs["mean"], inputs["rstd"] = x.mean(axis=1), 1 / x.std(axis=1)
+    got = reference(task, named(task, "odd"), inputs)
+    random, zero = np.random.default_rng(2), np.zeros_like(weight)
+    for name, start, output in (
+        ("dx", x, lambda v: normalised(v, weight, zero)),
+        ("dweight", weight, lambda v: normalised(x, v, zero)),
+        ("dbias", zero, lambda v: normalised(x, weight, v)),
+    ):
+        direction = random.normal(size=start.shape)
+        numeric = slope(lambda v, f=output: (dy * f(v)).sum(), start, direction)
+        assert (got[name] * direction).sum() == pytest.approx(numeric, rel=1e-6), name
+
+
+# --- honest arithmetic in fp32 -------------------------------------------------------------------
+
+
+def block_sum(values):
+    """256 threads, each with its own running sum, then a tree."""
+    total = np.add.accumulate(values.reshape(len(values), -1, 256), axis=1, dtype=f32)[:, -1]
+    while total.shape[1] > 1:
+        half = total.shape[1] // 2
+        total = total[:, :half] + total[:, half:]
+    return total
+
+
+def running(values, rounded=lambda v: v):
+    """One row after the other: the longest chain of additions that there is."""
+    total = np.zeros(values.shape[1], f32)
+    for row in values:
+        total = rounded(total + row)
+    return total
+
+
+def backward(x, rounded=lambda v: v):
+    hidden = f32(x["x"].shape[1])
+    dy, rstd = x["dy"].astype(f32), x["rstd"][:, None]
+    normal = (x["x"].astype(f32) - x["mean"][:, None]) * rstd
+    weighted = dy * x["weight"].astype(f32)
+    along, level = block_sum(weighted * normal) / hidden, block_sum(weighted) / hidden
+    return {
+        "dx": rstd * (weighted - level - normal * along),
+        "dweight": running(dy * normal, rounded),
+        "dbias": running(dy, rounded),
+    }
+
+
+HONEST = {"module/layernorm_bwd": backward}
+
+
+def made(task, workload, seed=3):
+    """Inputs in storage dtype and the reference's answer."""
+    inputs = {t.name: generate(task, t, workload, seed) for t in task.inputs}
+    return inputs, reference(task, workload, wide_inputs(task, workload, seed))
+
+
+@each
+def test_honest_arithmetic_passes_with_a_margin_of_two(task):
+    for workload in small(task):
+        inputs, expected = made(task, workload)
+        outputs = HONEST[task.family](inputs)
+        assert all(v.dtype == f32 for v in outputs.values())
+        assert fails(task, workload, outputs, expected, margin=2.0) == [], workload.name
+
+
+@each
+def test_inputs_of_the_named_lower_precision_fail(task):
+    workload = named(task, "odd")
+    inputs, expected = made(task, workload)
+    lower = task.lower_precision["dx" if "dx" in task.lower_precision else "z0"].value
+    for name, values in inputs.items():
+        if values.ndim == 2:
+            inputs[name] = to_tf32(values) if lower == "tf32" else values.astype(ml_dtypes.float8_e4m3fn)
+    assert set(fails(task, workload, HONEST[task.family](inputs), expected)) >= set(task.lower_precision)
+
+
+def to_tf32(x):
+    return ((x.astype(f32).view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(f32)
+
+
+BACKWARD = [t for t in TASKS if t.family.endswith("_bwd")]
+
+
+@pytest.mark.parametrize("task", BACKWARD, ids=[t.id for t in BACKWARD])
+def test_sums_over_rows_kept_in_bf16_fail(task):
+    workload = named(task, "one_sided")
+    inputs, expected = made(task, workload)
+    rounded = HONEST[task.family](inputs, rounded=lambda v: v.astype(ml_dtypes.bfloat16).astype(f32))
+    failed = fails(task, workload, rounded, expected)
+    assert failed and set(failed) == {t.name for t in task.outputs if t.name.startswith(("dw", "db"))}
