@@ -18,6 +18,7 @@ from cudahercules.cli import (
     iterating,
     machine,
     proving,
+    releasing,
 )
 
 app = typer.Typer(
@@ -62,4 +63,5 @@ for group in (
 ):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
+app.add_typer(releasing.release)
 app.add_typer(emulating.emulator)

@@ -33,6 +33,7 @@ from cudahercules.judge.verdict import VERDICT, Verdict
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import sandbox_level
 from cudahercules.task.model import Task
+from cudahercules.task.releases import is_release_of
 
 AHEAD = 4
 """Artifacts that may wait for the card per compiling thread: bounds memory, never starves the card."""
@@ -256,7 +257,7 @@ def finished(path: Path, task: Task, device: str | None = None) -> dict[str, Ver
         if verdict.task != task.id:
             raise UsageError(f"--resume {path}: it holds verdicts of {verdict.task}, not of {task.id}")
         mark = verdict.fingerprint
-        if device not in (None, mark.device) or mark.task_release != task.release:
+        if device not in (None, mark.device) or not is_release_of(mark.task_release, task):
             continue
         if verdict.kind not in RETRIED:
             found[verdict.candidate_sha256] = verdict

@@ -22,6 +22,7 @@ from cudahercules.measure import panel as panels
 from cudahercules.measure.panel import Standing, TaskPanel
 from cudahercules.replay.interface import Contestant, ExpertDeclined, Request
 from cudahercules.task.model import Task, Workload, WorkloadRole
+from cudahercules.task.releases import is_release_of
 
 SAMPLES = 9
 INSTANCES = 3
@@ -57,7 +58,7 @@ def rank_panel(
         if expert.name in usable:
             at.rest(task, expert.name)
     earlier = panels.load_panel(task, at.gpu.slug)
-    if experts is not None and earlier is not None and earlier.release == task.release:
+    if experts is not None and earlier is not None and is_release_of(earlier.release, task):
         rows += [s for s in earlier.standings if s.expert not in experts]
     panel = TaskPanel(
         task=task.id,

@@ -10,6 +10,7 @@ from cudahercules.measure.ceilings import arithmetic, ceiling_us, floor_us, load
 from cudahercules.measure.panel import TaskPanel
 from cudahercules.task.load import work
 from cudahercules.task.model import Task, Workload
+from cudahercules.task.releases import is_release_of
 
 
 def workload_row(
@@ -104,6 +105,6 @@ def panel_note(task: Task, panel: TaskPanel | None) -> str:
     """What a reader should know about how the opponent was chosen."""
     if panel is None:
         return "the panel was never ranked on this GPU: the opponent is the first expert that runs here"
-    if panel.release != task.release:
+    if not is_release_of(panel.release, task):
         return f"the panel was ranked on {panel.date} for another release of this task ({panel.release})"
     return ""

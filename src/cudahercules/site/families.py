@@ -19,6 +19,7 @@ from cudahercules.suite.overview import UNVERIFIED, verified
 from cudahercules.task.header import solve_header
 from cudahercules.task.load import BUNDLED, load_family, work
 from cudahercules.task.model import Mutant, Task, TaskClass, Tolerance
+from cudahercules.task.releases import is_release_of
 
 if TYPE_CHECKING:
     from cudahercules.judge.verdict import Correct
@@ -215,7 +216,7 @@ def _standings(tasks: tuple[Task, ...]) -> str:
         rows, older = [], False
         for task in tasks:
             panel = known.get(task.id)
-            older |= panel is not None and panel.release != task.release
+            older |= panel is not None and not is_release_of(panel.release, task)
             for workload in dict.fromkeys(s.workload for s in panel.standings) if panel else {}:
                 ranked = panel.ranked(workload) if panel else ()
                 times = ", ".join(f"{s.expert} {s.microseconds:.1f}" for s in ranked) or "none ran"

@@ -11,6 +11,7 @@ from cudahercules.suite.coverage import Coverage, coverage
 from cudahercules.task.load import bundled_families
 from cudahercules.task.model import Target, Task, TaskClass
 from cudahercules.task.released import slice_of, slices
+from cudahercules.task.releases import is_release_of
 
 COMMAND = "hercules coverage --tasks-md TASKS.md"
 UNVERIFIED = "unverified on hardware"
@@ -67,7 +68,7 @@ def verified(tasks: Iterable[Task]) -> tuple[Verified, ...]:
         ranked = [
             t for t in tasks if t.id in known and any(s.outcome == "ranked" for s in known[t.id].standings)
         ]
-        now = sum(known[t.id].release == t.release for t in ranked)
+        now = sum(is_release_of(known[t.id].release, t) for t in ranked)
         if ranked:
             rows.append(Verified(file.stem, now, len(ranked) - now))
     return tuple(rows)

@@ -17,7 +17,7 @@ from typing import Any
 from cudahercules.task.model import Task
 
 _JUDGES_NOBODY: dict[str, Any] = {
-    **dict.fromkeys(("domain", "directory", "provenance", "released", "release"), True),
+    **dict.fromkeys(("domain", "directory", "provenance", "released", "digest", "release"), True),
     **dict.fromkeys(("mutants", "hostile", "candidates", "beyond_emulator"), True),
     "experts": {"__all__": {"title", "packages", "source"}},
 }

@@ -29,6 +29,7 @@ from cudahercules.task.family_code import mistakes_named
 from cudahercules.task.family_file import FamilyFile, inconsistencies
 from cudahercules.task.identity import family_files, task_hash
 from cudahercules.task.model import Role, Target, Task, TaskClass, Work, Workload
+from cudahercules.task.releases import release_name
 from cudahercules.task.yaml_tree import Node, Problem
 
 BUNDLED = Path(__file__).parent.parent / "tasks"
@@ -114,10 +115,14 @@ def load_family(directory: Path) -> tuple[Task, ...]:
 
 
 def _with_release(tasks: tuple[Task, ...], directory: Path) -> tuple[Task, ...]:
-    """A family's tasks, each with its release: ``dev-`` and twelve hex digits of its hash."""
+    """A family's tasks, each with the hash of its content and the release that this is."""
     proofs = {f for t in tasks for f in (*t.candidates, *(m.file for m in (*t.mutants, *t.hostile)))}
     files = family_files(directory, proofs, {e.name for t in tasks for e in t.experts})
-    return tuple(t.model_copy(update={"release": f"dev-{task_hash(t, files)[:12]}"}) for t in tasks)
+    hashes = {t.id: task_hash(t, files) for t in tasks}
+    return tuple(
+        t.model_copy(update={"digest": hashes[t.id], "release": release_name(t.id, hashes[t.id])})
+        for t in tasks
+    )
 
 
 @cache

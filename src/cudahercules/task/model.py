@@ -391,6 +391,7 @@ class Task(Model):
     lower_precision: dict[Name, DType] = {}  # output -> a precision that the bound must reject
     provenance: str = ""
     released: dict[str, Answer] = {}  # of the release's tasks, those that this one answers for
+    digest: str = ""  # 64 hex digits over what candidates are judged by
     release: str
 
     def sizes(self, workload: Workload) -> dict[str, int]:
