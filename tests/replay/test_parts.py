@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from cudahercules.errors import PlanError
 from cudahercules.record.plan import PAGE, Memset
 from cudahercules.replay import faults
 from cudahercules.replay.arena import whole_pages
+from cudahercules.replay.expert import preparation
 from cudahercules.replay.image import variable_sections
 from cudahercules.replay.interface import DeviceArray, Request
 from cudahercules.replay.messages import ANSWER, ORDER, At, Channel, Closed, Done, End, Handed, Piece, Run
@@ -135,3 +137,20 @@ def test_inputs_that_kernels_see_elsewhere_are_read_there_as_well(task):
 
     assert calls(address=8192) == [("fill", 4096), ("read", 8192, 12)]
     assert calls(address=4096) == [("fill", 4096)]
+
+
+def test_an_experts_weights_are_prepared_on_its_stream():
+    seen, current = [], []
+
+    @contextmanager
+    def on(stream):
+        current.append(stream)
+        yield
+        current.pop()
+
+    torch = SimpleNamespace(cuda=SimpleNamespace(stream=on), no_grad=nullcontext)
+    assert preparation(torch, lambda: None, "its stream") is None
+    run = SimpleNamespace(prepare=lambda: seen.append(current[-1]))
+    preparation(torch, run, "its stream")()
+    assert seen == ["its stream"]
+    assert not current

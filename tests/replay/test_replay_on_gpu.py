@@ -15,6 +15,7 @@ from cudahercules.replay.interface import (
 )
 from cudahercules.task import inputs
 from cudahercules.task.load import load_task
+from cudahercules.task.model import Expert
 
 pytestmark = pytest.mark.gpu
 
@@ -87,3 +88,35 @@ def test_an_expert_sees_the_same_bits(tmp_path):
         c = expert.outputs(sample).host("c").astype(np.float64)
     a, b = (inputs.generate(task, t, workload, 11).astype(np.float64) for t in task.inputs)
     assert np.linalg.norm(c - a @ b) / np.linalg.norm(a @ b) < 1e-6
+
+
+COPIES_THE_TABLE = """
+def copies(inputs, outputs, sizes, scalars):
+    import torch
+
+    table = torch.empty_like(inputs["cos_sin"])
+
+    def run():
+        rows = table[inputs["position"].long()]
+        outputs["q_out"].copy_(rows[:, None, :])
+        outputs["k_out"].copy_(rows[:, None, :])
+
+    run.prepare = lambda: table.copy_(inputs["cos_sin"])
+    return run
+"""
+
+
+def test_an_expert_prepares_the_weights_of_each_sample(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "experts.py").write_text(COPIES_THE_TABLE)
+    expert = Expert(name="copies", title="a copy of the table")
+    task = load_task("kernel/rotary/hd64_halved@general")
+    task = task.model_copy(update={"directory": tmp_path, "experts": (expert,)})
+    workload = task.workloads[0]
+    with start_expert(task, "copies", workload) as contestant:
+        assert contestant.ready.method == "graph"
+        for seed in (11, 12):
+            sample = contestant.sample(seed, keep=True)
+            got = contestant.outputs(sample).host("q_out")
+            x = {t.name: inputs.generate(task, t, workload, seed) for t in task.inputs}
+            np.testing.assert_array_equal(got[:, 0], x["cos_sin"][x["position"]].astype(got.dtype))

@@ -169,6 +169,9 @@ class ExpertSide:
             function = getattr(load_experts(task), expert)
             with torch.cuda.stream(stream), torch.no_grad():
                 run = function(inputs, outputs, task.sizes(workload), workload.scalars)
+                sampler.prepare = preparation(torch, run, stream)
+                if sampler.prepare is not None:
+                    sampler.prepare()
                 for _ in range(WARM_UP_RUNS):
                     result = run()
             torch.cuda.synchronize()
@@ -231,6 +234,20 @@ class ExpertSide:
         self._held.clear()
         self._alive.clear()
         self.torch.cuda.empty_cache()
+
+
+def preparation(torch: Any, run: Any, stream: Any) -> Callable[[], None] | None:
+    """What an expert does with each sample's weights before it is timed: ``run.prepare``, on the expert's
+    stream; None if it has none."""
+    prepare = getattr(run, "prepare", None)
+    if prepare is None:
+        return None
+
+    def call() -> None:
+        with torch.cuda.stream(stream), torch.no_grad():
+            prepare()
+
+    return call
 
 
 def load_experts(task: Task) -> ModuleType:

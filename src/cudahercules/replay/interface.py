@@ -22,7 +22,10 @@ says that the library does not do this workload, and the next of the panel plays
 a few times to warm up, captured into a CUDA graph and replayed. Values change under it from sample
 to sample, so it must not keep anything computed from them. ``run`` returns None if it wrote
 ``outputs``, or a dict of the tensors that hold the outputs (a library that allocates its result): no
-copy is charged to the expert. ``run.eager = True`` says that it cannot be captured. ``run.versions``
+copy is charged to the expert. ``run.eager = True`` says that it cannot be captured. ``run.prepare``
+(a function) may rearrange the tensors of role ``weight`` into memory of the expert's own: it is called
+before each sample, when these have their new values and the other inputs have not, and is neither timed
+nor captured, exactly as a candidate's ``prepare``. ``run.versions``
 (dict of str) adds library versions to :class:`Ready`. The current torch stream is the one to use.
 """
 
