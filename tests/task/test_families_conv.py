@@ -29,7 +29,9 @@ def each(tasks):
 
 FPROP = tasks_of("conv2d_fprop")
 FP32, FP16 = (next(t for t in FPROP if t.member == m) for m in ("fp32", "fp16"))
-CONVOLUTIONS = FPROP
+(BIAS_RELU,) = tasks_of("conv2d_fprop_bias_relu")
+(PROLOGUE,) = tasks_of("conv2d_fprop_prologue")
+CONVOLUTIONS = [*FPROP, BIAS_RELU, PROLOGUE]
 
 
 def fp32(x):
@@ -119,7 +121,9 @@ def test_the_extents_of_every_workload_fit_together(task):
 @each(CONVOLUTIONS)
 def test_flops_count_two_for_each_tap_and_channel(task):
     sizes = dict(zip("nhwckrspq", (2, 9, 9, 5, 7, 3, 2, 4, 6), strict=True))
-    assert family_module(task).flops(sizes) == 2 * (2 * 4 * 6 * 7) * (3 * 2 * 5)
+    beside = {"conv2d_fprop_bias_relu": 2 * (2 * 4 * 6 * 7), "conv2d_fprop_prologue": 3 * (2 * 9 * 9 * 5)}
+    extra = beside.get(task.family.removeprefix("kernel/"), 0)
+    assert family_module(task).flops(sizes) == 2 * (2 * 4 * 6 * 7) * (3 * 2 * 5) + extra
 
 
 # --- conv2d_fprop --------------------------------------------------------------------------------
@@ -153,7 +157,7 @@ def test_convolution_agrees_with_a_plain_one(task):
         np.testing.assert_allclose(case.reference["y"], expected, rtol=1e-11, atol=1e-11)
 
 
-@each(FPROP)
+@each([*FPROP, BIAS_RELU, PROLOGUE])
 def test_pieces_of_the_images_agree_with_the_whole(task, monkeypatch):
     whole = cases(task, "odd")[0].reference["y"]
     monkeypatch.setattr(family_module(task), "ELEMENTS", 1)
@@ -184,3 +188,100 @@ def test_the_lower_precision_of_operands_is_rejected(task, lower):
 def test_sums_in_half_precision_are_rejected_even_in_groups():
     for case in cases(FP16, "deep"):
         assert case.misses(convolve(case, rounded=fp16))
+
+
+# --- conv2d_fprop_bias_relu ----------------------------------------------------------------------
+
+
+def rectified(case, lower=fp32, before_bias=fp32, slope=0.0):
+    """y in single precision; ``before_bias`` rounds the sum."""
+    total = before_bias(convolve(case, lower)["y"]) + case.inputs["bias"].astype(f32)
+    return {"y": np.where(total > 0, total, f32(slope) * total)}
+
+
+def test_bias_and_rectifier_agree_with_plain_ones():
+    for case in cases(BIAS_RELU, "smoke", "dilated_strided", "low_bias"):
+        seen = windows(case.inputs["x"].astype(float), case.sizes, case.geometry)
+        filters = case.inputs["filter"].astype(float).reshape(case.sizes["k"], -1)
+        got = case.reference["y"].reshape(len(seen), -1)
+        for pixel, row in zip(seen, got, strict=True):
+            for k, value in enumerate(row):
+                expected = max(0.0, float(pixel @ filters[k]) + float(case.inputs["bias"][k]))
+                assert value == pytest.approx(expected, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("before_bias", [fp32, fp16])
+def test_one_rounding_more_before_the_bias_is_allowed(before_bias):
+    for case in cases(BIAS_RELU):
+        outputs = rectified(case, before_bias=before_bias)
+        assert not case.misses(outputs, margin=2), case.workload.name
+
+
+def test_bf16_and_a_leaky_rectifier_are_rejected():
+    for case in cases(BIAS_RELU):
+        if case.workload.name in (
+            "one_filter",
+            "large_bias",
+        ):  # errors average out, or the bias outweighs them
+            continue
+        assert case.misses(rectified(case, bf16)), case.workload.name
+        assert case.misses(rectified(case, slope=0.01)), case.workload.name
+
+
+# --- conv2d_fprop_prologue -----------------------------------------------------------------------
+
+
+def activations(inputs, rounded=fp32):
+    shifted = inputs["x"].astype(f32) * inputs["scale"].astype(f32) + inputs["bias"].astype(f32)
+    return rounded(np.maximum(shifted, 0))
+
+
+def convolve_activations(case, rounded=fp32, sums=fp32, padding_counts=False):
+    """y in single precision from activations that are ``rounded``."""
+    made, sizes, geometry = activations(case.inputs, rounded), dict(case.sizes), case.geometry
+    if padding_counts:  # zeros of x are activated as well
+        around = geometry[1]
+        bordered = np.pad(case.inputs["x"], ((0, 0), (around, around), (around, around), (0, 0)))
+        made = activations({**case.inputs, "x": bordered})
+        sizes["h"], sizes["w"], geometry = bordered.shape[1], bordered.shape[2], (geometry[0], 0, geometry[2])
+    filters = case.inputs["filter"].astype(f32).reshape(sizes["k"], -1)
+    y = summed(windows(made, sizes, geometry), filters.T, sums)
+    return {"y": y.reshape(case.reference["y"].shape)}
+
+
+def test_activations_and_their_convolution_agree_with_plain_ones():
+    for case in cases(PROLOGUE, "smoke", "dilated_strided", "small_image"):
+        made = activations({name: x.astype(float) for name, x in case.inputs.items()}, rounded=lambda x: x)
+        seen = windows(made.astype(float), case.sizes, case.geometry)
+        filters = case.inputs["filter"].astype(float).reshape(case.sizes["k"], -1)
+        expected = (seen @ filters.T).reshape(case.reference["y"].shape)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(
+            case.reference["y"], expected, atol=1e-6 * scale
+        )  # activations in fp32 here
+
+
+@pytest.mark.parametrize("rounded", [fp32, fp16])
+def test_activations_may_be_rounded_to_half_precision(rounded):
+    for case in cases(PROLOGUE):
+        assert not case.misses(convolve_activations(case, rounded), margin=2), case.workload.name
+
+
+def test_activations_in_bf16_are_rejected():
+    for case in cases(PROLOGUE):
+        if case.workload.name not in ("one_filter", "high_bias"):  # errors of one sign average out
+            assert case.misses(convolve_activations(case, bf16)), case.workload.name
+
+
+def test_padding_that_is_activated_is_rejected():
+    padded = [
+        c for c in cases(PROLOGUE) if c.geometry[1] and c.workload.name not in ("pixels_scaled", "low_bias")
+    ]
+    assert len(padded) >= 6
+    for case in padded:
+        assert case.misses(convolve_activations(case, padding_counts=True)), case.workload.name
+
+
+def test_half_precision_sums_of_activations_are_rejected():
+    for case in cases(PROLOGUE, "deep"):
+        assert case.misses(convolve_activations(case, fp16, sums=fp16))

@@ -1,23 +1,31 @@
-"""The panel for convolutions. Everything is imported when it is called.
+"""The panel for convolutions. PyTorch and cuDNN are imported when they are called.
 
-Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``. Tensors have
-their channels last; PyTorch and cuDNN count axes as batch, channel, row, column, so they get views.
+Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``.
 """
 
 from functools import cache
+
+from cudahercules.measure.convolution import (
+    channel_last,
+    channel_second,
+    geometry,
+    try_all_algorithms,
+    versions,
+)
 
 
 def cudnn(inputs, outputs, sizes, scalars):
     """cuDNN as PyTorch calls it, every algorithm tried; no TF32."""
     import torch
 
-    _try_all(allow_tf32=False)
-    x, filter, geometry = _channel_second(inputs["x"]), _channel_second(inputs["filter"]), _geometry(scalars)
+    try_all_algorithms()
+    x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
+    how = geometry(scalars)
 
     def run():
-        return {"y": _channel_last(torch.conv2d(x, filter, None, *geometry))}
+        return {"y": channel_last(torch.conv2d(x, filter, None, *how))}
 
-    run.versions = _versions()
+    run.versions = versions()
     return run
 
 
@@ -25,15 +33,15 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
     """The same as a graph of one node, all plans of cuDNN tried."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
-    stride, padding, dilation = _geometry(scalars)
-    operands = {name: _channel_second(inputs[name]) for name in ("x", "filter")}
+    stride, padding, dilation = geometry(scalars)
+    operands = {name: channel_second(inputs[name]) for name in ("x", "filter")}
 
     def describe(graph, t):
         return graph.conv_fprop(
             image=t["x"], weight=t["filter"], padding=padding, stride=stride, dilation=dilation
         )
 
-    plan = fastest_graph(operands, _channel_second(outputs["y"]), describe)
+    plan = fastest_graph(operands, channel_second(outputs["y"]), describe)
 
     def run():
         plan()
@@ -44,14 +52,15 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
 
 def torch_compile(inputs, outputs, sizes, scalars):
     """torch.compile in max-autotune: the best of cuDNN and generated Triton kernels."""
-    _try_all(allow_tf32=False)
-    compiled = _compiled(tuple(map(tuple, _geometry(scalars))))
-    x, filter = _channel_second(inputs["x"]), _channel_second(inputs["filter"])
+    try_all_algorithms()
+    compiled = _compiled()
+    x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
+    how = geometry(scalars)
 
     def run():
-        return {"y": _channel_last(compiled(x, filter))}
+        return {"y": channel_last(compiled(x, filter, *how))}
 
-    run.versions = _versions()
+    run.versions = versions()
     return run
 
 
@@ -60,15 +69,14 @@ def cudnn_three_tf32(inputs, outputs, sizes, scalars):
     (large, small, large) of x meet (large, large, small) of the filter: one sum holds the three products."""
     import torch
 
-    _try_all(allow_tf32=True)
-    split, geometry = _compiled_split(), _geometry(scalars)
+    try_all_algorithms(allow_tf32=True)
+    split, how = _compiled_split(), geometry(scalars)
 
     def run():
         x, filter = split(inputs["x"], inputs["filter"])
-        y = torch.conv2d(_channel_second(x), _channel_second(filter), None, *geometry)
-        return {"y": _channel_last(y)}
+        return {"y": channel_last(torch.conv2d(channel_second(x), channel_second(filter), None, *how))}
 
-    run.versions = _versions()
+    run.versions = versions()
     return run
 
 
@@ -76,53 +84,31 @@ def cudnn_channels_first(inputs, outputs, sizes, scalars):
     """cuDNN's kernels for channels first, which single precision had first; the copies are charged."""
     import torch
 
-    _try_all(allow_tf32=False)
-    geometry = _geometry(scalars)
+    try_all_algorithms()
+    how = geometry(scalars)
 
     def run():
-        x, filter = (_channel_second(inputs[name]).contiguous() for name in ("x", "filter"))
-        outputs["y"].copy_(_channel_last(torch.conv2d(x, filter, None, *geometry)))
+        x, filter = (channel_second(inputs[name]).contiguous() for name in ("x", "filter"))
+        outputs["y"].copy_(channel_last(torch.conv2d(x, filter, None, *how)))
 
-    run.versions = _versions()
+    run.versions = versions()
     return run
 
 
-def _channel_second(t):
-    return t.permute(0, 3, 1, 2)
-
-
-def _channel_last(t):
-    return t.permute(0, 2, 3, 1)
-
-
-def _geometry(scalars):
-    """Stride, padding and dilation as PyTorch and cuDNN take them: one number an axis."""
-    return tuple([int(scalars[name])] * 2 for name in ("stride", "padding", "dilation"))
-
-
-def _try_all(allow_tf32):
-    """cuDNN times all its algorithms for a shape when it first sees it."""
-    import torch
-
-    torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.benchmark_limit = 0
-    torch.backends.cudnn.allow_tf32 = allow_tf32
-
-
 @cache
-def _compiled(geometry):
-    """Compiled once a process and geometry."""
+def _compiled():
+    """Compiled once a process and shape."""
     import torch
 
-    def convolve(x, filter):
-        return torch.conv2d(x, filter, None, *geometry)
+    def convolve(x, filter, stride, padding, dilation):
+        return torch.conv2d(x, filter, None, stride, padding, dilation)
 
     return torch.compile(convolve, mode="max-autotune-no-cudagraphs", dynamic=False)
 
 
 @cache
 def _compiled_split():
-    """x and filter in three times the channels, as one generated kernel each."""
+    """x and filter in three times the channels, by one generated kernel each."""
     import torch
 
     def large(t):
@@ -137,9 +123,3 @@ def _compiled_split():
         )
 
     return torch.compile(split, mode="max-autotune-no-cudagraphs", dynamic=False)
-
-
-def _versions():
-    import torch
-
-    return {"cudnn": str(torch.backends.cudnn.version()), "torch": torch.__version__}
