@@ -18,7 +18,6 @@ from cudahercules.evaluate import refine as refining_module
 from cudahercules.evaluate import scorer as scorer_module
 from cudahercules.evaluate.agent import agents, instruments, nvidia_tools, toolbox
 from cudahercules.evaluate.agent import tools as tools_module
-from cudahercules.evaluate.agent.one_run import only
 from cudahercules.evaluate.agent.tools import NOTES, submit_tool
 from cudahercules.evaluate.agent.workspace import Workspace, edited, read, written
 from cudahercules.evaluate.judging import NotJudged
@@ -302,8 +301,3 @@ def test_a_tool_that_is_not_installed_is_named(monkeypatch):
     monkeypatch.setenv("CUDA_HOME", "/nowhere")
     monkeypatch.setattr(nvidia_tools, "_in_toolkit", lambda _program: None)
     assert nvidia_tools.profiled(SOFTMAX, {"a.cu": "int x;"}) == "ncu is not installed on this machine."
-
-
-def test_one_run_checks_one_workload_whatever_its_role():
-    chosen = only(SOFTMAX, "bert_attention")
-    assert [(w.name, w.role) for w in chosen.workloads] == [("bert_attention", "check")]

@@ -19,6 +19,7 @@ from cudahercules.judge.protocol import Case
 from cudahercules.judge.simulated import Simulated, World
 from cudahercules.judge.verdict import OutputCheck, WrongOutput
 from cudahercules.measure import panel as panels
+from cudahercules.measure.profiles import load_profile
 from cudahercules.record.plan import ARENA_BASE, Buffer, KernelLaunch, LaunchPlan
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import family_module, load_family
@@ -120,7 +121,7 @@ class PretendStation:
         self.gpu, self.world, self.behaviour = GPU, World(seed=3, placement=0.002), behaviour
         self.answers = NumpyAnswers()
         self.counters = self.world
-        self.profile = self.own_profile = None
+        self.profile = self.own_profile = load_profile("90a")
         self.free = 100 << 30
         self.opened, self.declines, self.warmed, self.settled = [], {}, 0, 0
         self.rested, self.stand = [], False

@@ -277,6 +277,16 @@ def test_scratch_that_no_card_can_hold_twice_is_the_candidates_doing(grade, make
     assert "36.0 GiB of scratch memory" in verdict.message and "35.0 GiB are allowed" in verdict.message
 
 
+def test_stacks_that_no_card_can_hold_twice_are_the_candidates_doing(grade, make_plan, monkeypatch):
+    def deep(artifact, task, asked, profile):
+        return make_plan(task, asked).model_copy(update={"stack_limit": 511 << 10})
+
+    monkeypatch.setattr(gpu_grading, "record", deep)
+    verdict = grade()
+    assert verdict.kind == "contract_error"
+    assert "131.7 GiB of local memory (stacks)" in verdict.message  # 132 multiprocessors of 2048 threads
+
+
 def test_memory_needed_counts_everybody(task, make_plan):
     workload = next(w for w in task.workloads if w.name == "us_300")
     big = workload.model_copy(update={"dimensions": {"n": 1 << 28}})

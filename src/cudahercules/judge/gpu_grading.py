@@ -18,7 +18,7 @@ from cudahercules.errors import MachineError, PlanError
 from cudahercules.judge.answers_gpu import DeviceAnswers
 from cudahercules.judge.answers_host import HostAnswers
 from cudahercules.judge.evidence import Evidence
-from cudahercules.judge.gpu_memory import too_much_scratch
+from cudahercules.judge.gpu_memory import too_much_memory
 from cudahercules.judge.instructions import instruction_mixes
 from cudahercules.judge.lanes import LANES, Lanes
 from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
@@ -147,7 +147,7 @@ class Grading:
         except PlanError as error:
             self.end(self.case.contract_error(f"the recorded plan is not valid: {error}", workload.name))
         if isinstance(result, LaunchPlan):
-            if excess := too_much_scratch(result, self.at.gpu.memory):
+            if excess := self._too_much_memory(result):
                 self.end(self.case.contract_error(excess, workload.name))
             self.evidence.plans[workload.name] = result
             return result
@@ -157,6 +157,9 @@ class Grading:
         if result.kind == "crash":
             self.end(self.case.host_crash(workload.name, result.message))
         self.end(self.case.contract_error(result.message, workload.name))
+
+    def _too_much_memory(self, plan: LaunchPlan) -> str | None:
+        return too_much_memory(plan, self.artifact, self.at.profile, self.at.gpu.memory)
 
     # --- the candidate on the card ---------------------------------------------------------------
 
@@ -248,7 +251,7 @@ class Grading:
         if len(self.lanes.lanes) < 2 or not future.done() or future.exception() is not None:
             return False
         result = future.result()
-        if not isinstance(result, LaunchPlan) or too_much_scratch(result, self.at.gpu.memory):
+        if not isinstance(result, LaunchPlan) or self._too_much_memory(result):
             return False
         self.evidence.plans[workload.name] = result
         return True

@@ -17,6 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from cudahercules.build.artifact import Artifact
 from cudahercules.task.model import Model
 
 PLAN_VERSION: Literal[1] = 1
@@ -241,3 +242,8 @@ class LaunchPlan(Model):
     @property
     def launches(self) -> tuple[KernelLaunch, ...]:
         return tuple(op for op in self.solve if isinstance(op, KernelLaunch))
+
+
+def local_bytes(plan: LaunchPlan, artifact: Artifact) -> int:
+    """Bytes of local memory that a thread of the plan may need: registers spilled, arrays, and the stack."""
+    return max((k.local for m in artifact.modules for k in m.kernels), default=0) + plan.stack_limit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cudahercules.build.artifact import Artifact
-from cudahercules.record.plan import LaunchPlan, Operation
+from cudahercules.record.plan import LaunchPlan, Operation, local_bytes
 from cudahercules.replay.answers import differences
 from cudahercules.replay.arena import Arena, Placement, Spacer
 from cudahercules.replay.capture import Issuer, asked_by_plan
@@ -71,7 +71,7 @@ class CandidateSide:
             raise AnswersDiffer(wrong)
         self._hold(Spacer(self.context.device_number))
         arena = self._hold(Arena(plan.buffers, plan.arena_base, self.context.device_number))
-        code.cover(self._local_bytes(plan, artifact))
+        code.cover(local_bytes(plan, artifact))
         issuer = self._hold(Issuer(plan, artifact, arena, modules))
         self.sampler = self._sampler(task, workload, arena, code, issuer, modules)
         if plan.persisting_l2:
@@ -101,10 +101,6 @@ class CandidateSide:
         """Reserve ``size`` bytes of L2 for persisting lines, where the GPU can."""
         if self.context.attribute(108) > 0:  # MAX_PERSISTING_L2_CACHE_SIZE
             api.cuCtxSetLimit(api.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE, size)
-
-    @staticmethod
-    def _local_bytes(plan: LaunchPlan, artifact: Artifact) -> int:
-        return max((k.local for m in artifact.modules for k in m.kernels), default=0) + plan.stack_limit
 
     def _sampler(
         self,

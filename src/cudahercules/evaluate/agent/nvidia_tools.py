@@ -1,7 +1,7 @@
 """NVIDIA's profiler and sanitizer around our own replayer: the candidate's host code is not in the process.
 
-Both run :mod:`cudahercules.evaluate.agent.one_run` and follow its children; only the candidate's kernels are
-looked at. What they print is parsed into a dozen lines with units.
+Both run :mod:`cudahercules.replay.once` with a plan that was recorded before, outside of them; only the
+candidate's kernels are looked at. What they print is parsed into a dozen lines with units.
 """
 
 from __future__ import annotations
@@ -17,10 +17,20 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import from_text
 from cudahercules.build.compile import BuildFailure, build
-from cudahercules.evaluate.judging import architecture_of, write_candidate
-from cudahercules.task.model import Task, WorkloadRole
+from cudahercules.build.toolchain import find_toolchain
+from cudahercules.evaluate.judging import architecture_of
+from cudahercules.measure.profile import DeviceProfile
+from cudahercules.measure.profiles import load_profile
+from cudahercules.record.recorder import RecordFailure, record
+from cudahercules.replay.client import environment_of
+from cudahercules.replay.device import read_profile
+from cudahercules.replay.generator import device_code
+from cudahercules.replay.messages import Load
+from cudahercules.replay.once import ANSWERS_DIFFER
+from cudahercules.task.model import Task, Workload, WorkloadRole
 
 LIMIT_S = 300
 LAUNCHES = 4
@@ -66,22 +76,20 @@ METRICS: dict[str, tuple[str, float, str]] = {
 
 def profiled(task: Task, files: Mapping[str, str]) -> str:
     """Nsight Compute's figures of the first timed workload of ``task``."""
-    workload = task.workloads_of(WorkloadRole.BENCH)[0].name
+    workload = task.workloads_of(WorkloadRole.BENCH)[0]
     return _under(task, files, "ncu", workload, profiler_options, profile_lines)
 
 
 def sanitized(task: Task, files: Mapping[str, str]) -> str:
     """compute-sanitizer's findings on the smallest workload of ``task``."""
-    return _under(
-        task, files, "compute-sanitizer", task.workloads[0].name, sanitizer_options, sanitizer_lines
-    )
+    return _under(task, files, "compute-sanitizer", task.workloads[0], sanitizer_options, sanitizer_lines)
 
 
 def profiler_options(kernels: Iterable[str]) -> list[str]:
     """Nsight Compute's arguments: the candidate's kernels only, raw values as CSV."""
     names = "|".join(re.escape(name) for name in kernels)
     return [
-        *("--target-processes", "all", "--csv", "--page", "raw", "--print-units", "base"),
+        *("--target-processes", "application-only", "--csv", "--page", "raw", "--print-units", "base"),
         *("--kernel-name-base", "mangled", "--kernel-name", f"regex:^({names})$"),
         *("--launch-count", str(LAUNCHES)),
         *(word for section in SECTIONS for word in ("--section", section)),
@@ -89,7 +97,7 @@ def profiler_options(kernels: Iterable[str]) -> list[str]:
 
 
 def sanitizer_options(kernels: Iterable[str]) -> list[str]:
-    return ["--target-processes", "all", "--tool", "memcheck", "--print-limit", "5"]
+    return ["--target-processes", "application-only", "--tool", "memcheck", "--print-limit", "5"]
 
 
 def profile_lines(output: str) -> str:
@@ -129,7 +137,7 @@ def _under(
     task: Task,
     files: Mapping[str, str],
     program: str,
-    workload: str,
+    workload: Workload,
     options: Callable[[Iterable[str]], list[str]],
     parse: Callable[[str], str],
 ) -> str:
@@ -139,11 +147,32 @@ def _under(
     made = build(from_text("workspace", dict(files)), task, architecture_of(task, "gpu"))
     if isinstance(made, BuildFailure):
         return f"Does not build: {made.message}"
-    kernels = [k.name for module in made.modules for k in module.kernels]
-    with tempfile.TemporaryDirectory(prefix="hercules-tool-") as directory:
-        path = write_candidate(files, Path(directory))
-        one_run = [sys.executable, "-m", "cudahercules.evaluate.agent.one_run", task.id, str(path), workload]
-        return parse(_output([tool, *options(kernels), *one_run]))
+    command = [tool, *options(k.name for module in made.modules for k in module.kernels)]
+    status, output = _once(command, made, task, workload, load_profile(made.architecture))
+    if status == ANSWERS_DIFFER:
+        status, output = _once(command, made, task, workload, read_profile())
+    return parse(output)
+
+
+def _once(
+    command: Sequence[str], made: Artifact, task: Task, workload: Workload, profile: DeviceProfile
+) -> tuple[int, str]:
+    """One replay under ``command`` of what is recorded for ``profile``: exit code and output."""
+    plan = record(made, task, workload, profile)
+    if isinstance(plan, RecordFailure):
+        return 1, f"No plan for {workload.name}: {plan.message}"
+    order = Load(
+        task=task.model_dump_json(),
+        workload=workload.name,
+        kernels=str(device_code(made.architecture, find_toolchain().nvcc)),
+        plan=plan.canonical_json(),
+        artifact=made.model_dump_json(),
+        seed=1,
+    )
+    with tempfile.NamedTemporaryFile("w", prefix="hercules-order-", suffix=".json") as file:
+        file.write(order.model_dump_json())
+        file.flush()
+        return _output([*command, sys.executable, "-m", "cudahercules.replay.once", file.name])
 
 
 def _in_toolkit(program: str) -> str | None:
@@ -152,9 +181,12 @@ def _in_toolkit(program: str) -> str | None:
     return next((str(path) for path in found if path.is_file()), None)
 
 
-def _output(command: Sequence[str]) -> str:
+def _output(command: Sequence[str]) -> tuple[int, str]:
+    environment = environment_of("candidate")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, errors="replace")
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, errors="replace"
+        )
     except subprocess.TimeoutExpired:
-        return f"{command[0]} did not end within {LIMIT_S} s"
-    return done.stdout + done.stderr
+        return 1, f"{command[0]} did not end within {LIMIT_S} s"
+    return done.returncode, done.stdout + done.stderr

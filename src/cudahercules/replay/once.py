@@ -1,0 +1,44 @@
+"""One replay of one plan in this very process, for Nsight Compute and compute-sanitizer to look at.
+
+``python -m cudahercules.replay.once ORDER`` reads a :class:`~cudahercules.replay.messages.Load` as JSON from
+the file ORDER, takes one sample on fresh inputs, and starts no other process: those tools put themselves
+into every child, and the recorder's sandbox has no place for them. Exit code 0 after a sample, 1 after a
+failure, which is printed, :data:`ANSWERS_DIFFER` if the plan was recorded for another GPU than this.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+from cudahercules.replay.child import failure
+from cudahercules.replay.driver import Context, DriverError
+from cudahercules.replay.interface import AnswersDiffer, CannotReplay, Request
+from cudahercules.replay.kept import Keeper
+from cudahercules.replay.messages import Channel, Load
+from cudahercules.replay.process import CandidateSide
+
+ANSWERS_DIFFER = 4
+
+
+def main(arguments: list[str]) -> int:
+    order = Load.model_validate_json(Path(arguments[0]).read_text())
+    unheard, _other = socket.socketpair()  # only stepping through a plan says anything
+    try:
+        side = CandidateSide(Context(0), Keeper(0))
+        side.load(order, Channel(unheard))
+        # A profiler makes every launch wait for its end, so none may wait for what the host does after it.
+        side.sampler.gated = False
+        side.sampler.take(Request(seed=order.seed))
+    except AnswersDiffer as error:
+        print(error)
+        return ANSWERS_DIFFER
+    except (DriverError, CannotReplay) as error:
+        print(failure(error).message)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
