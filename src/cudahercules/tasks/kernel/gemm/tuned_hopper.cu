@@ -48,13 +48,14 @@ __device__ void barrier_expect(uint32_t barrier, int bytes) {
                  : "memory");
 }
 
-// Arrive at the barrier of the same place in block `rank` of the cluster.
+// Arrive at the barrier of the same place in block `rank` of the cluster. Not with `.release.cluster`: that is a
+// fence over the whole GPU each time, and there is nothing to release, as wgmma has ended its reads.
 __device__ void barrier_arrive(uint32_t barrier, int rank) {
     asm volatile(
         "{\n"
         ".reg .b32 remote;\n"
         "mapa.shared::cluster.u32 remote, %0, %1;\n"
-        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];\n"
+        "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
         "}\n" ::"r"(barrier), "r"(rank)
         : "memory");
 }
@@ -64,7 +65,7 @@ __device__ void barrier_wait(uint32_t barrier, uint32_t parity) {
         "{\n"
         ".reg .pred done;\n"
         "again:\n"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
         "@!done bra again;\n"
         "}\n" ::"r"(barrier), "r"(parity)
         : "memory");
@@ -212,7 +213,8 @@ __device__ void produce(const CUtensorMap* a, const CUtensorMap* b, uint32_t sta
 template <int CLUSTER>
 __device__ void consume(const CUtensorMap* c, uint32_t stages, uint32_t staging, uint32_t full, uint32_t empty,
                         Order order, int slices, int rank) {
-    int group = threadIdx.x / 128 - 1, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    int group = __shfl_sync(~0u, threadIdx.x / 128 - 1, 0);  // the same for the warp, and known to be
+    int warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     staging += group * 2 * C_BOX_BYTES;
     Ring ring;
     float sums[128];
