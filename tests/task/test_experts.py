@@ -32,14 +32,20 @@ def test_what_experts_raise_is_a_sentence_that_declines(task):
             assert len(message.split()) >= 5
 
 
-@pytest.mark.parametrize("name", ["cudnn", "fa2"])
-def test_attention_behind_a_longer_past_is_declined(name):
-    """PyTorch aligns the mask at the other corner; without a mask it does not matter."""
+def test_attention_behind_a_longer_past_is_declined_by_cudnn():
+    """PyTorch aligns its mask at the other corner; without a mask it does not matter."""
     task = load_task("module/attention_fwd/hdim128_bf16_causal@hopper")
-    expert = getattr(load_experts(task), name)
     workload = next(w for w in task.workloads if w.name == "llama3_8b_chunk")
     with pytest.raises(NotImplementedError, match="upper left corner"):
-        expert({}, {}, task.sizes(workload), workload.scalars)
+        load_experts(task).cudnn({}, {}, task.sizes(workload), workload.scalars)
+
+
+def test_half_precision_is_declined_by_the_build_of_flash_attention_3_that_lacks_it():
+    task = load_task("module/attention_fwd/hdim128_fp16_full@hopper")
+    workload = task.workloads_of(WorkloadRole.BENCH)[0]
+    q = SimpleNamespace(dtype="torch.float16")
+    with pytest.raises(NotImplementedError, match="without fp16"):
+        load_experts(task).fa3({"q": q}, {}, task.sizes(workload), workload.scalars)
 
 
 def test_interleaved_pairs_are_declined_by_liger():

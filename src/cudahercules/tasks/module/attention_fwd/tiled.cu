@@ -1,13 +1,15 @@
-// Sixteen queries a block share every tile of 64 keys and values through shared memory.
+// Sixteen queries a block share every tile of 16 to 64 keys and values through shared memory.
 //
 // The tile is stored as floats with one element of padding a row, so that neither a walk along a row nor
 // one down a column meets bank conflicts; keys and values take turns in the same memory. Threads have three
-// roles: when scores are computed a thread owns one key and eight queries, when weights are computed eight
+// roles: when scores are computed a thread owns one key and some queries, when weights are computed eight
 // threads share a query and combine by shuffles, and when o is summed the same eight threads own every
 // eighth element of their query's row.
 #include "solve.h"
 
-constexpr int QUERIES = 16, KEYS = 64, THREADS = 128;
+constexpr int QUERIES = 16, THREADS = 128;
+constexpr int KEYS = HEAD_DIM <= 128 ? 64 : HEAD_DIM <= 192 ? 32 : 16;  // what 48 KiB hold
+constexpr int SHARE = QUERIES * KEYS / THREADS;                         // scores a thread
 constexpr int PITCH = HEAD_DIM + 1;
 constexpr int OWN = HEAD_DIM / 8;  // elements of o a thread
 
@@ -28,8 +30,8 @@ __global__ void __launch_bounds__(THREADS)
     int64_t q_row = (sequence * q_heads + head) * q_len + first_query;
     int64_t kv_row = (sequence * kv_heads + head / (q_heads / kv_heads)) * kv_len;
     int thread = threadIdx.x;
-    int key = thread % KEYS, query_half = thread / KEYS * (QUERIES / 2);  // role: scores
-    int query = thread / 8, lane = thread % 8;                           // roles: weights and o
+    int key = thread % KEYS, first_score = thread / KEYS * SHARE;  // role: scores
+    int query = thread / 8, lane = thread % 8;                     // roles: weights and o
     int64_t queries_here = q_len - first_query < QUERIES ? q_len - first_query : QUERIES;
 
     // Query c of this block sees the keys before first_visible + c.
@@ -43,12 +45,13 @@ __global__ void __launch_bounds__(THREADS)
         __syncthreads();
         load_tile(tile, k + (kv_row + first) * HEAD_DIM, kv_len - first, KEYS);
         __syncthreads();
-        float score[QUERIES / 2] = {};
-        for (int d = 0; d < HEAD_DIM; ++d)
+        float score[SHARE] = {};
+        if (first_score < queries_here)
+            for (int d = 0; d < HEAD_DIM; ++d)
 #pragma unroll
-            for (int c = 0; c < QUERIES / 2; ++c) score[c] += queries[query_half + c][d] * tile[key][d];
+                for (int c = 0; c < SHARE; ++c) score[c] += queries[first_score + c][d] * tile[key][d];
 #pragma unroll
-        for (int c = 0; c < QUERIES / 2; ++c) weights[query_half + c][key] = score[c] * scale;
+        for (int c = 0; c < SHARE; ++c) weights[first_score + c][key] = score[c] * scale;
         __syncthreads();
 
         load_tile(tile, v + (kv_row + first) * HEAD_DIM, kv_len - first, KEYS);
@@ -72,11 +75,12 @@ __global__ void __launch_bounds__(THREADS)
 
 #pragma unroll
         for (int e = 0; e < OWN; ++e) sum[e] *= shrink;
-        for (int c = 0; c < KEYS; ++c) {
-            float weight = weights[query][c];
+        if (query < queries_here)
+            for (int c = 0; c < KEYS; ++c) {
+                float weight = weights[query][c];
 #pragma unroll
-            for (int e = 0; e < OWN; ++e) sum[e] += weight * tile[c][lane + 8 * e];
-        }
+                for (int e = 0; e < OWN; ++e) sum[e] += weight * tile[c][lane + 8 * e];
+            }
     }
     if (query >= queries_here) return;
     for (int e = 0; e < OWN; ++e) o[(q_row + query) * HEAD_DIM + lane + 8 * e] = o_t(sum[e] / total);

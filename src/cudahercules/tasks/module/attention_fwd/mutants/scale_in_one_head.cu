@@ -1,7 +1,7 @@
 // expect: incorrect — the last head of each sequence is scaled by 2 % too much
 #include "solve.h"
 
-constexpr int THREADS = 128;
+constexpr int THREADS = 128, OWN = (HEAD_DIM + THREADS - 1) / THREADS;  // elements of o a thread
 
 __device__ float block_max(float value, float* scratch) {
     scratch[threadIdx.x] = value;
@@ -27,10 +27,10 @@ __global__ void attend(const q_t* q, const k_t* k, const v_t* v, o_t* o, lse_t* 
     int64_t visible = CAUSAL ? i + 1 + kv_len - q_len : kv_len;
     int thread = threadIdx.x;
 
-    if (thread < HEAD_DIM) query[thread] = float(q[row * HEAD_DIM + thread]);
+    for (int d = thread; d < HEAD_DIM; d += THREADS) query[d] = float(q[row * HEAD_DIM + d]);
     __syncthreads();
 
-    float maximum = -INFINITY, total = 0.0f, sum = 0.0f;  // sum: element `thread` of the row of o
+    float maximum = -INFINITY, total = 0.0f, sum[OWN] = {};  // sum[e]: element thread + 128 e of o
     for (int64_t first = 0; first < visible; first += THREADS) {
         int64_t j = first + thread;
         float score = -INFINITY;
@@ -47,14 +47,20 @@ __global__ void attend(const q_t* q, const k_t* k, const v_t* v, o_t* o, lse_t* 
 
         int count = (int)(visible - first < THREADS ? visible - first : THREADS);
         total *= shrink;
-        sum *= shrink;
+        for (int e = 0; e < OWN; ++e) sum[e] *= shrink;
         for (int c = 0; c < count; ++c) {
             total += weight[c];
-            if (thread < HEAD_DIM) sum += weight[c] * float(v[(first + c) * HEAD_DIM + thread]);
+            for (int e = 0; e < OWN; ++e) {
+                int d = thread + e * THREADS;
+                if (d < HEAD_DIM) sum[e] += weight[c] * float(v[(first + c) * HEAD_DIM + d]);
+            }
         }
         __syncthreads();
     }
-    if (thread < HEAD_DIM) o[row * HEAD_DIM + thread] = o_t(sum / total);
+    for (int e = 0; e < OWN; ++e) {
+        int d = thread + e * THREADS;
+        if (d < HEAD_DIM) o[row * HEAD_DIM + d] = o_t(sum[e] / total);
+    }
     if (thread == 0) lse[row] = maximum + logf(total);
 }
 

@@ -1,0 +1,161 @@
+"""The attention families: references against plain ones, and bounds that tell honest arithmetic from wrong.
+
+Everything is simulated with NumPy in single precision; `hercules lint` repeats it with compiled candidates.
+The default tier takes one member for each head dimension; the slow one takes them all.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from small_cases import Case, bf16, e4m3, f32, fp32, small_workloads, tasks_of, through
+
+from cudahercules.task.load import family_module
+
+ALWAYS = {
+    "hdim64_fp16_full",
+    "hdim32_bf16_causal",
+    "hdim96_fp16_causal",
+    "hdim128_bf16_full",
+    "hdim192_fp16_full",
+    "hdim256_bf16_causal",
+}
+
+
+@cache
+def case_of(index, name, seed):
+    task = EVERY[index]
+    return Case(task, next(w for w in task.workloads if w.name == name), seed)
+
+
+def cases(task, *names, seeds=(11,)):
+    """Small workloads of ``task``; the tests share them, and must not change them."""
+    return [case_of(EVERY.index(task), w.name, s) for w in small_workloads(task, *names) for s in seeds]
+
+
+def each(tasks):
+    marks = {t.member: () if t.member in ALWAYS else (pytest.mark.slow,) for t in tasks}
+    return pytest.mark.parametrize(
+        "task", [pytest.param(t, id=t.member, marks=marks[t.member]) for t in tasks]
+    )
+
+
+FORWARD = tasks_of("module/attention_fwd")
+EVERY = [*FORWARD]
+
+
+# --- attention_fwd -------------------------------------------------------------------------------
+
+
+def attention(case, lower=fp32, skipped=0.0, scales=None, top_left=False, tile=64):
+    """Online softmax over tiles of keys, as fused kernels do it; weights are rounded to the storage type."""
+    sizes, storage = case.sizes, through(case.task.outputs[0].dtype.numpy)
+    q, k, v = (lower(case.inputs[name]) for name in "qkv")
+    group = sizes["q_heads"] // sizes["kv_heads"]
+    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    scale = np.full(sizes["q_heads"], case.workload.scalars["scale"], f32) if scales is None else scales
+    score = q @ np.swapaxes(k, 2, 3) * np.asarray(scale, f32)[None, :, None, None]
+    offset = 0 if top_left else sizes["kv_len"] - sizes["q_len"]
+    if sizes["causal"]:
+        score = np.where(np.tri(sizes["q_len"], sizes["kv_len"], offset, dtype=bool), score, f32(-np.inf))
+    kept = sizes["kv_len"] - int(skipped * sizes["kv_len"])
+    largest = np.full(score.shape[:3], -np.inf, f32)
+    total, sums = np.zeros_like(largest), np.zeros(q.shape, f32)
+    with np.errstate(all="ignore"):
+        for first in range(0, kept, tile):
+            piece = score[..., first : min(first + tile, kept)]
+            larger = np.maximum(largest, piece.max(axis=-1))
+            base = np.where(np.isinf(larger), f32(0), larger)
+            shrink, weights = np.exp(largest - base), np.exp(piece - base[..., None])
+            total = total * shrink + weights.sum(axis=-1, dtype=f32)
+            sums = sums * shrink[..., None] + storage(weights) @ v[..., first : first + piece.shape[-1], :]
+            largest = larger
+        return {"o": sums / total[..., None], "lse": largest + np.log(total)}
+
+
+@each(FORWARD)
+def test_attention_agrees_with_a_plain_one(task):
+    for case in cases(task, "smoke"):
+        sizes, scale = case.sizes, case.workload.scalars["scale"]
+        q, k, v = (case.inputs[name].astype(float) for name in "qkv")
+        for h in range(sizes["q_heads"]):
+            keys, values = (x[0, h // (sizes["q_heads"] // sizes["kv_heads"])] for x in (k, v))
+            for i in range(sizes["q_len"]):
+                seen = i + 1 + sizes["kv_len"] - sizes["q_len"] if sizes["causal"] else sizes["kv_len"]
+                weights = [math.exp(scale * math.fsum(q[0, h, i] * keys[j])) for j in range(seen)]
+                total = math.fsum(weights)
+                expected = sum(w / total * values[j] for j, w in enumerate(weights))
+                np.testing.assert_allclose(case.reference["o"][0, h, i], expected, rtol=1e-10, atol=1e-13)
+                assert case.reference["lse"][0, h, i] == pytest.approx(math.log(total), rel=1e-12)
+
+
+@each(FORWARD)
+def test_pieces_of_the_queries_agree_with_the_whole(task, monkeypatch):
+    whole = cases(task, "past_the_tile")[0]
+    monkeypatch.setattr(family_module(task), "SCORES", 7 * 112)
+    pieces = Case(task, whole.workload, 11).reference
+    for name, piece in pieces.items():
+        np.testing.assert_allclose(piece, whole.reference[name], rtol=1e-12, atol=1e-14)
+
+
+@each(FORWARD)
+def test_fused_attention_passes_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(attention(case), margin=2), case.workload.name
+
+
+@each(FORWARD)
+def test_the_lower_precision_of_operands_is_rejected(task):
+    lower = bf16 if "fp16" in task.member else e4m3
+    for case in cases(task):
+        assert "o" in case.misses(attention(case, lower=lower)), case.workload.name
+
+
+@each(FORWARD)
+def test_two_percent_of_the_keys_left_out_is_rejected(task):
+    for case in cases(task, "long", "one_query", "equal_weights"):
+        assert case.misses(attention(case, skipped=0.02)) == ["o", "lse"], case.workload.name
+    for case in cases(task, "past_the_tile"):  # of causal queries, only the last two see what is left out
+        assert "lse" in case.misses(attention(case, skipped=0.02))
+
+
+@each(FORWARD)
+def test_a_shifted_log_sum_exp_is_rejected(task):
+    for case in cases(task):
+        honest = attention(case)
+        assert case.misses({**honest, "lse": honest["lse"] * f32(1.0001)}) == ["lse"], case.workload.name
+        assert case.misses({**honest, "lse": honest["lse"] + f32(0.001) * np.abs(honest["lse"]).max()}) == [
+            "lse"
+        ]
+        assert case.misses({**honest, "lse": honest["lse"] / f32(math.log(2))}) == ["lse"]
+
+
+@each(FORWARD)
+def test_a_wrong_scale_in_one_head_is_rejected(task):
+    for case in cases(task, "grouped_heads", "other_scale", "odd"):
+        scales = np.full(case.sizes["q_heads"], case.workload.scalars["scale"], f32)
+        scales[-1] *= f32(1.02)
+        assert case.misses(attention(case, scales=scales)) == ["o", "lse"], case.workload.name
+
+
+@each([t for t in FORWARD if t.constants["causal"]])
+def test_a_mask_at_the_wrong_corner_is_rejected(task):
+    for case in cases(task, "past_the_tile", "grouped_heads", "long"):
+        assert case.misses(attention(case, top_left=True)) == ["o", "lse"], case.workload.name
+
+
+@each(FORWARD)
+def test_queries_see_a_key_in_every_workload(task):
+    for workload in task.workloads:
+        sizes = task.sizes(workload)
+        assert sizes["kv_len"] >= sizes["q_len"], workload.name
+        assert sizes["q_heads"] % sizes["kv_heads"] == 0, workload.name
+        assert workload.scalars["scale"] > 0, workload.name
+
+
+@each(FORWARD)
+def test_flops_count_visible_pairs(task):
+    sizes = {"batch": 2, "q_heads": 3, "q_len": 5, "kv_len": 9, **task.constants}
+    pairs = int(np.tri(5, 9, 4).sum()) if task.constants["causal"] else 45
+    assert family_module(task).flops(sizes) == 4 * 2 * 3 * pairs * task.constants["head_dim"]
