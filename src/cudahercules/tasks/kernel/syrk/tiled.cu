@@ -1,7 +1,8 @@
 // As many blocks as there are tiles on or below the diagonal, and both operands through shared memory.
 //
-// A block turns its number t into the tile (i, j), j <= i, whose number is i (i + 1) / 2 + j. The square root may err by
-// one for large numbers, so it is corrected. A tile is 32 x 32; a thread computes four elements under each other.
+// A block turns its number t into the tile (i, j), j <= i, whose number is i (i + 1) / 2 + j. The square root may
+// err by one for large numbers, so it is corrected. A tile is 32 x 32; a thread computes four elements under each
+// other.
 #include "solve.h"
 
 constexpr int TILE = 32, STEP = 16, ROWS = 4;

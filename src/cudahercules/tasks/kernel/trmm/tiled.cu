@@ -1,7 +1,8 @@
 // Tiles through shared memory, longest sums first, and a mask where the diagonal is crossed.
 //
-// A block computes 32 x 32 elements of C and walks along its rows of A in steps of 16, up to the last column that any of
-// them has. Zeros take the place of what lies above the diagonal. Blocks start at the bottom of C, where sums are longest.
+// A block computes 32 x 32 elements of C and walks along its rows of A in steps of 16, up to the last column that
+// any of them has. Zeros take the place of what lies above the diagonal. Blocks start at the bottom of C, where sums
+// are longest.
 #include "solve.h"
 
 constexpr int TILE = 32, STEP = 16, ROWS = 4, THREADS = TILE * TILE / ROWS;
