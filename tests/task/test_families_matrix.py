@@ -162,3 +162,82 @@ def test_one_number_above_the_diagonal_that_counts_is_seen(task):
         c, scale = trmm(case), case.inputs["a"].dtype.type(case.scalars["alpha"])
         c[40] += scale * case.inputs["a"][40, 41] * case.inputs["b"][41]
         assert case.misses(c=c), case.workload.name
+
+
+# --- gemm_complex --------------------------------------------------------------------------------
+
+COMPLEX = tasks_of("kernel/gemm_complex")
+
+
+def as_real(case):
+    """The complex product as a real one of 2k terms: A as it lies, each x + iy of B as (x, y; -y, x)."""
+    a, b = case.inputs["a"], case.inputs["b"]
+    squares = np.stack([np.stack([b.real, b.imag], -1), np.stack([-b.imag, b.real], -1)], 1)
+    return a.view(np.float32), np.ascontiguousarray(squares).reshape(2 * len(b), -1)
+
+
+def towards_zero(x):
+    """float64 to fp32 as tensor cores do it, in float64 again."""
+    near = x.astype(np.float32)
+    inner = np.nextafter(near, np.float32(0))
+    return np.where(np.abs(near.astype(np.float64)) > np.abs(x), inner, near).astype(np.float64)
+
+
+def tensor_core_sum(pairs, chunk):
+    """Products of TF32 matrices, eight terms an instruction; after ``chunk`` terms of each pair the running
+    sum is added to the result in fp32."""
+    total = np.zeros((pairs[0][0].shape[0], pairs[0][1].shape[1]), np.float32)
+    for start in range(0, pairs[0][0].shape[1], chunk):
+        running = np.zeros(total.shape)
+        for left, right in pairs:
+            for p in range(start, min(start + chunk, left.shape[1]), 8):
+                running = towards_zero(running + left[:, p : p + 8].astype(float) @ right[p : p + 8])
+        total = total + running.astype(np.float32)
+    return total
+
+
+def three_tf32(a, b, chunk):
+    a_high, b_high = rounded(a, 11), rounded(b, 11)
+    a_low, b_low = rounded(a - a_high, 11), rounded(b - b_high, 11)
+    return tensor_core_sum([(a_low, b_high), (a_high, b_low), (a_high, b_high)], chunk)
+
+
+@each(COMPLEX)
+def test_complex_products_agree_with_loops(task):
+    for case in cases(task, "smoke", "outer_product", seeds=(1,)):
+        a, b = (case.inputs[n].astype(np.complex128) for n in "ab")
+        real, imaginary = np.zeros((2, len(a), b.shape[1]))
+        for left, right in zip(a.T, b, strict=True):
+            real += np.outer(left.real, right.real) - np.outer(left.imag, right.imag)
+            imaginary += np.outer(left.real, right.imag) + np.outer(left.imag, right.real)
+        np.testing.assert_allclose(case.reference["c"], real + 1j * imaginary, rtol=1e-10, atol=1e-12)
+
+
+@each(COMPLEX)
+def test_honest_complex_products_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(2, c=product(case.inputs["a"], case.inputs["b"])), case.workload.name
+
+
+@each(COMPLEX)
+def test_three_tf32_products_pass_if_sums_leave_the_tensor_core_in_time(task):
+    for case in cases(task, "odd", "deep", "positive", "row_scaled", "outliers", seeds=(3,)):
+        c = three_tf32(*as_real(case), chunk=512)  # of 2 * 256 real terms
+        assert not case.misses(2, c=c.view(np.complex64)), case.workload.name
+
+
+@each(COMPLEX)
+def test_three_tf32_products_in_one_deep_sum_are_rejected(task):
+    for case in cases(task, "deep", seeds=(3,)):
+        assert case.misses(c=three_tf32(*as_real(case), chunk=10**6).view(np.complex64))
+
+
+@each(COMPLEX)
+def test_fewer_than_three_tf32_products_are_rejected(task):
+    for case in cases(task):
+        if case.workload.name in ("positive", "single_column"):
+            continue  # terms of one sign: errors average out
+        a, b = as_real(case)
+        for left, right in ((rounded(a, 11), rounded(b, 11)), (a, rounded(b, 11)), (rounded(a, 11), b)):
+            c = product(left.astype(float), right.astype(float), 512).astype(np.float32)
+            assert case.misses(c=c.view(np.complex64)), case.workload.name
