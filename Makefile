@@ -4,7 +4,7 @@
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo       grade every bundled candidate on this machine and explain the verdicts"
+	@echo "make demo       grade bundled candidates of four families on this machine and explain the verdicts"
 	@echo "make test       the test suite (default tier); counts what was skipped, and why"
 	@echo "make test-slow  the slow tier: big builds and long fuzz runs"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"

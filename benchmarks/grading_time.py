@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cudahercules import __version__
-from cudahercules.judge.bundled import demonstration
+from cudahercules.judge.bundled import whole_demonstration
 from cudahercules.task.model import Task
 
 TARGETS = {"help": 0.3, "tasks": 1.0, "smoke cold": 4.0, "smoke warm": 0.5}
@@ -98,7 +98,7 @@ def main() -> None:
             for name, arguments in (("help", ["--help"]), ("tasks", ["tasks"]))
         }
         figures["program"] = program
-        for case in demonstration(()):
+        for case in whole_demonstration():
             if case.file == case.task.candidates[0]:
                 figures[case.task.id] = measure(case.task, case.path, options.repeat, Path(scratch))
     for subject, row in figures.items():

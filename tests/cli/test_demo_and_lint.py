@@ -69,12 +69,32 @@ def test_demo_fails_if_one_verdict_is_not_as_expected(hercules, family):
 
 
 def test_demo_shows_the_member_that_each_family_declares_first():
-    from cudahercules.judge.bundled import demonstration
+    from cudahercules.judge.bundled import whole_demonstration
+    from cudahercules.task.load import all_tasks
 
-    shown = {case.task.family: case.task.id for case in demonstration(())}
+    shown = {case.task.family: case.task.id for case in whole_demonstration()}
+    assert shown.keys() == {t.family for t in all_tasks()}
     assert shown["kernel/gemm"] == "kernel/gemm/fp32@general"
     assert shown["module/layernorm_fwd"] == "module/layernorm_fwd/fp32_1024@general"
     assert shown["module/attention_fwd"] == "module/attention_fwd/hdim64_fp16_full@general"
+
+
+def test_demo_shows_two_families_of_each_class_and_hostile_candidates():
+    from cudahercules.judge.bundled import demonstration
+
+    cases = demonstration()
+    families = {case.task.family: case.task.task_class.value for case in cases}
+    assert sorted(families.values()) == ["kernel", "kernel", "module", "module"]
+    assert {"honest", "mutant", "hostile"} == {case.sort for case in cases}
+    kinds = {case.expected for case in cases if case.sort == "hostile"}
+    assert {"crash", "timeout", "contract_error", "build_error", "incorrect"} <= kinds
+    assert len(cases) < 80, "too many for two minutes on two cores"
+
+
+def test_demo_takes_names_or_all(hercules):
+    ended = hercules("demo", "kernel/gemm/fp32", "--all")
+    assert ended.code == 2 and "name tasks, or say --all" in ended.err
+    assert "four families" in " ".join(hercules("demo", "--help").out.split())
 
 
 def test_lint_passes_a_sound_task(hercules, family):

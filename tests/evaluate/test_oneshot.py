@@ -16,6 +16,7 @@ from cudahercules.errors import UsageError  # noqa: E402
 from cudahercules.evaluate.logs import read_records  # noqa: E402
 from cudahercules.evaluate.run import Call, evaluate  # noqa: E402
 from cudahercules.evaluate.samples import select  # noqa: E402
+from cudahercules.judge.bundled import REPRESENTATIVE  # noqa: E402
 
 TASK = "kernel/gemm/fp32@general"
 ALL_ANSWERS = 10
@@ -179,6 +180,8 @@ def test_wrong_calls_are_explained_in_a_line_and_leave_nothing_behind(
 def test_which_tasks_are_chosen():
     families = select("families")
     assert len(families) == len({t.family for t in families}) >= 9
+    assert [t.family for t in select("demo")] == list(REPRESENTATIVE)
+    assert {t.id for t in select("demo")} <= {t.id for t in families}
     assert {t.target for t in select("kernel/gemm", "hopper")} == {"hopper"}
     assert [t.id for t in select("gemm/fp32,softmax/fp32")] == [TASK, "kernel/softmax/fp32@general"]
     assert len(select("all")) > 40

@@ -33,12 +33,13 @@ def evaluate(
     ],
     setting: Annotated[str, typer.Option(metavar="NAME", help="oneshot, refine or agent.")] = "oneshot",
     tasks: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="NAMES",
-            help="families (one task of each), all, or names of tasks and families, with commas.",
+            help="families (one task of each; the default), demo (of four families; the default of "
+            "replay/demo), all, or names of tasks and families, with commas.",
         ),
-    ] = "families",
+    ] = None,
     target: Annotated[
         str | None, typer.Option(help="Only tasks for this target (hopper, general, ...).")
     ] = None,
@@ -112,7 +113,7 @@ def evaluate(
     from cudahercules.evaluate.run import Call, evaluate
 
     options = {
-        "tasks": tasks,
+        "tasks": tasks or ("demo" if model == "replay/demo" else "families"),
         "target": target,
         "samples": samples,
         "device": device,

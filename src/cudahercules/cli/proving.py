@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cudahercules.cli.common import emit, explained, progress
+from cudahercules.cli.common import emit, explained, fail, progress
 from cudahercules.cli.grading import Device, Json
 
 if TYPE_CHECKING:
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from cudahercules.judge.bundled import Graded
     from cudahercules.judge.lint import LintReport
 
-Tasks = Annotated[
-    list[str] | None, typer.Argument(metavar="[TASK...]", help="Tasks; all of them by default.")
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TASK...]", help="Tasks; by default one of each of four families."),
 ]
 Families = Annotated[
     list[str] | None,
@@ -80,16 +81,24 @@ def _mark(text: str, outcome: str) -> Text:
 
 @explained
 def demo(
-    names: Tasks = None,
+    names: Named = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="One task of every family: this takes many minutes.")
+    ] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Grade the bundled candidates of every family (honest, mutants, hostile): one table."""
-    from cudahercules.judge.bundled import demonstration, grade_bundled
+    """Grade bundled candidates (honest, mutants, hostile) and compare with what each must get: one table.
+
+    Without names it takes four families that stand for the others (two a class, hostile candidates among
+    them), so that it ends in about two minutes."""
+    from cudahercules.judge.bundled import demonstration, grade_bundled, whole_demonstration
     from cudahercules.judge.grade import choose_device
 
+    if names and every:
+        fail("--all means every family: name tasks, or say --all", 2)
     kind = choose_device(device)
-    cases = demonstration(names or ())
+    cases = whole_demonstration() if every else demonstration(names or ())
     start = time.monotonic()
     done: dict[int, Graded] = {}
     with progress() as notify:

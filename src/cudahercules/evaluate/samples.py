@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterator, Sequence
 from inspect_ai.dataset import MemoryDataset, Sample
 
 from cudahercules.errors import UsageError
-from cudahercules.task.load import all_tasks, load_family, load_tasks
+from cudahercules.judge.bundled import REPRESENTATIVE
+from cudahercules.task.load import all_tasks, load_tasks
 from cudahercules.task.model import Target, Task
 
-FAMILIES, ALL = "families", "all"
+FAMILIES, DEMO, ALL = "families", "demo", "all"
 
 
 def select(names: str | Sequence[str] = FAMILIES, target: str | None = None) -> tuple[Task, ...]:
     """The tasks that ``names`` mean, in the order given, each once.
 
-    ``families`` (the first member of every family, for its first target), ``all``, or names of families and
-    tasks as ``hercules tasks`` lists them, as a list or separated by commas. ``target`` keeps the tasks for
-    that target. Raises UsageError for unknown names and where nothing is left.
+    ``families`` (the first member of every family, for its first target), ``demo`` (the same for the families
+    that ``hercules demo`` shows), ``all``, or names of families and tasks as ``hercules tasks`` lists them, as
+    a list or separated by commas. ``target`` keeps the tasks for that target. Raises UsageError for unknown
+    names and where nothing is left.
     """
     words = [w.strip() for w in names.split(",")] if isinstance(names, str) else list(names)
     if target is not None and target not in list(Target):
@@ -30,10 +32,10 @@ def select(names: str | Sequence[str] = FAMILIES, target: str | None = None) -> 
 
 
 def _tasks_of(word: str, target: str | None) -> Iterator[Task]:
-    if word == FAMILIES:
-        directories = dict.fromkeys(t.directory for t in all_tasks())
-        for directory in directories:
-            yield from [t for t in load_family(directory) if target in (None, t.target)][:1]
+    if word in (FAMILIES, DEMO):
+        every = REPRESENTATIVE if word == DEMO else dict.fromkeys(t.family for t in all_tasks())
+        for family in every:
+            yield from [t for t in load_tasks(family) if target in (None, t.target)][:1]
         return
     tasks = all_tasks() if word == ALL else load_tasks(word)
     yield from (t for t in tasks if target in (None, t.target))

@@ -28,7 +28,7 @@ from cudahercules.task import model as tasks_model
 class Options(tasks_model.Model):
     """What all settings share.
 
-    ``tasks``      families (one member of each), all, or names separated by commas
+    ``tasks``      families (one member of each), demo (of four families), all, or names separated by commas
     ``target``     keep the tasks for this target
     ``samples``    answers a task: the pool from which pass@k is estimated
     ``device``     auto, gpu or cpu: where answers are judged
