@@ -18,9 +18,9 @@ def select(names: str | Sequence[str] = FAMILIES, target: str | None = None) -> 
     """The tasks that ``names`` mean, in the order given, each once.
 
     ``families`` (the first member of every family, for its first target), ``demo`` (the same for the families
-    that ``hercules demo`` shows), ``all``, or names of families and tasks as ``hercules tasks`` lists them, as
-    a list or separated by commas. ``target`` keeps the tasks for that target. Raises UsageError for unknown
-    names and where nothing is left.
+    that ``hercules demo`` shows), ``all``, or names of families and tasks as ``hercules tasks`` lists them,
+    as a list or separated by commas. ``target`` keeps the tasks for that target. Raises UsageError for
+    unknown names and where nothing is left.
     """
     words = [w.strip() for w in names.split(",")] if isinstance(names, str) else list(names)
     if target is not None and target not in list(Target):
