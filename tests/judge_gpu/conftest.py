@@ -83,6 +83,7 @@ class Behaviour:
     faults_at = None
     changed_inputs = ()
     device_answers_differ = 0
+    question = "attribute 16"  # that the device answers differently
 
     def wrong(self, workload, taken):
         return False
@@ -182,7 +183,7 @@ def station(task, behaviour, monkeypatch, tmp_path):
 
         if behaviour.device_answers_differ:
             behaviour.device_answers_differ -= 1
-            raise AnswersDiffer((DeviceAnswer(question="attribute 16", answer="132"),))
+            raise AnswersDiffer((DeviceAnswer(question=behaviour.question, answer="132"),))
         faults = behaviour.faults_at if workload.role.value == "bench" else None
         contestant = Playing(made.world, "candidate", behaviour.microseconds, 1.0, faults)
         return contestant.set_up(task, workload, behaviour)

@@ -304,9 +304,29 @@ def test_other_answers_of_the_device_record_again(grade, behaviour):
 
 
 def test_answers_that_keep_differing_are_our_problem(grade, behaviour):
-    behaviour.device_answers_differ = 2
+    behaviour.device_answers_differ = 4
     verdict = grade()
     assert verdict.kind == "infrastructure_error" and "attribute 16 is 132" in verdict.message
+
+
+def test_questions_that_differ_each_time_are_the_candidates_doing(grade, behaviour):
+    behaviour.device_answers_differ, behaviour.question = 4, "occupancy twice 256 0 0"
+    verdict = grade()
+    assert verdict.kind == "contract_error"
+    assert "something else each of 4 times (occupancy twice 256 0 0 is 132)" in verdict.message
+
+
+def test_what_the_device_answered_is_told_to_the_next_recording(grade, behaviour, monkeypatch):
+    told, record = [], gpu_grading.record
+
+    def listening(artifact, task, workload, profile):
+        told.append(profile.told)
+        return record(artifact, task, workload, profile)
+
+    monkeypatch.setattr(gpu_grading, "record", listening)
+    behaviour.device_answers_differ, behaviour.question = 1, "occupancy twice 256 0 0"
+    assert grade().kind == "correct"
+    assert {"occupancy twice 256 0 0": "132"} in told
 
 
 def test_a_machine_that_is_not_well_gives_invalid_measurement(grade, station):

@@ -7,7 +7,10 @@ import struct
 import pytest
 from recording import COMMON, bench, read_cases
 
+from cudahercules.errors import PlanError
+from cudahercules.record.answers import check_answers
 from cudahercules.record.plan import Copy, EventRecord, EventWait, KernelLaunch, Memset, Upload
+from cudahercules.record.recorder import record
 
 CASES = read_cases("features.cases")
 
@@ -168,6 +171,22 @@ def test_occupancy_answers_are_kept(cases):
     assert answers["occupancy _Z3addPKfPfl 256 0 0"] == "8"
     assert answers["clusters _Z3addPKfPfl 128 0 4,1,1"] == str(plan.launches[0].grid[0])
     assert answers["function _Z7boundedPf"].endswith("threads=128")
+
+
+def test_what_a_gpu_told_is_answered_instead_of_what_is_computed(cases):
+    question = "clusters _Z3addPKfPfl 128 0 4,1,1"
+    profile = cases.profile.model_copy(update={"told": {question: "37"}})
+    workload = next(w for w in cases.task.workloads if w.name == "occupancy")
+    plan = record(cases.artifact, cases.task, workload, profile)
+    assert plan.launches[0].grid[0] == 37
+    assert {a.question: a.answer for a in plan.answers}[question] == "37"
+
+
+def test_an_answer_that_the_gpu_did_not_give_is_refused(cases):
+    plan = cases.plan("occupancy")
+    profile = cases.profile.model_copy(update={"told": {"occupancy _Z3addPKfPfl 256 0 0": "7"}})
+    with pytest.raises(PlanError, match="was answered '8'"):
+        check_answers(plan, cases.artifact, profile)
 
 
 def test_launch_attributes(cases):

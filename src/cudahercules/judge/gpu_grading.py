@@ -25,6 +25,7 @@ from cudahercules.judge.protocol import Case, kernel_reports, sample_seed
 from cudahercules.judge.station import Station
 from cudahercules.judge.verdict import Checked, OutputCheck, Verdict, WrongOutput
 from cudahercules.measure.counters import hardware_trouble
+from cudahercules.record.answers import is_computed
 from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.replay.interface import (
@@ -40,6 +41,9 @@ from cudahercules.replay.interface import (
 from cudahercules.task.model import Task, Workload, WorkloadRole
 
 ORDER = (WorkloadRole.SMOKE, WorkloadRole.CHECK, WorkloadRole.BENCH)
+RECORDINGS = 4
+"""Of one plan, until it agrees with this GPU: the first, one with the GPU's own answers, and two more for
+questions that depend on answers."""
 RECORDERS = 6
 """Recordings at a time: each is a process that computes nothing."""
 
@@ -165,20 +169,24 @@ class Grading:
 
     def open_candidate(self, workload: Workload) -> Contestant:
         """The plan on fresh memory; recorded again if this GPU answers otherwise than the profile."""
-        plan = self.evidence.plans[workload.name]
-        try:
-            return self._start(plan, workload)
-        except AnswersDiffer:
-            again = record(self.artifact, self.task, workload, self.at.own_profile)
+        told: dict[str, str] = {}
+        for _ in range(RECORDINGS):
+            try:
+                return self._start(self.evidence.plans[workload.name], workload)
+            except AnswersDiffer as error:
+                trouble = error
+                told |= {d.question: d.answer for d in error.differences}
+            profile = self.at.own_profile.model_copy(update={"told": told})
+            again = record(self.artifact, self.task, workload, profile)
             if isinstance(again, RecordFailure):
                 self.end(self.case.contract_error(again.message, workload.name))
             self.evidence.plans[workload.name] = again
-        try:
-            return self._start(again, workload)
-        except AnswersDiffer as error:
-            asked = "; ".join(f"{d.question} is {d.answer}" for d in error.differences[:4])
+        asked = "; ".join(f"{d.question} is {d.answer}" for d in trouble.differences[:4])
+        if not all(is_computed(d.question) for d in trouble.differences):
             message = f"the recorder cannot answer as this GPU does: {asked}"
-            self.end(self.case.infrastructure_error(message), error)
+            self.end(self.case.infrastructure_error(message), trouble)
+        message = f"host code asked the GPU something else each of {RECORDINGS} times ({asked})"
+        self.end(self.case.contract_error(message, workload.name))
 
     def _start(self, plan: LaunchPlan, workload: Workload) -> Contestant:
         return self.lanes.open(

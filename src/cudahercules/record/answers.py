@@ -2,7 +2,8 @@
 
 A replay asks the real device again and has the plan recorded anew where it answers otherwise. If a forged
 answer got that far, a candidate could disagree with every card and so choose an infrastructure error, which
-counts against nobody. Occupancy is not computed again here: those answers only the replay checks.
+counts against nobody. Occupancy is not computed again here: the replay checks those answers, and what the
+device then says is told to the next recording, whose answers must be these.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from cudahercules.measure.profile import DeviceProfile
 from cudahercules.record.plan import DeviceAnswer, LaunchPlan
 
 COMPUTED = ("occupancy", "dynamic_shared", "clusters", "cluster_size")
+
+
+def is_computed(question: str) -> bool:
+    """Whether the stand-in computes the answer, unless it was told it."""
+    return question.partition(" ")[0] in COMPUTED
 
 
 def check_answers(plan: LaunchPlan, artifact: Artifact, profile: DeviceProfile) -> None:
@@ -40,7 +46,7 @@ def _told(given: DeviceAnswer, artifact: Artifact, profile: DeviceProfile) -> st
         return "0 -5"
     if kind == "function":
         return _function(rest, artifact)
-    return given.answer if kind in COMPUTED else None
+    return profile.told.get(given.question, given.answer) if is_computed(kind) else None
 
 
 def _function(name: str, artifact: Artifact) -> str | None:

@@ -33,6 +33,7 @@ def request_text(
     lines = [f"device {profile.name}", f"memory {profile.free_memory} {profile.total_memory}"]
     lines += [f"attribute {number} {value}" for number, value in sorted(profile.attributes.items())]
     lines += [f"gpc {sms}" for sms in profile.gpc_sms]
+    lines += [f"told {answer} {asked}" for asked, answer in profile.told.items() if asked.isprintable()]
     for number, module in enumerate(artifact.modules):
         lines.append(f"module {module.fatbin_hash}")
         for index, k in enumerate(module.kernels):

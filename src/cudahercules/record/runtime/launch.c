@@ -103,16 +103,17 @@ static cudaError_t check_cooperative(const Launch *l) {
     if (!attribute_of(cudaDevAttrMultiProcessorCount, &sms))
         return refuse("the profile of %s lacks its number of SMs", S.profile.name);
     uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
-    uint64_t room = (uint64_t)sms * (uint64_t)occupancy_blocks(k, threads, l->dynamic_shared);
+    char question[2048];
+    snprintf(question, sizeof question, "occupancy %s %d %zu 0", k->name, threads, l->dynamic_shared);
+    int per_sm = (int)told_or(question, occupancy_blocks(k, threads, l->dynamic_shared));
+    uint64_t room = (uint64_t)sms * (uint64_t)per_sm;
     unsigned cluster = l->cluster[0] * l->cluster[1] * l->cluster[2];
     if (cluster > 1)
         room = (uint64_t)occupancy_clusters(k, threads, l->dynamic_shared, (int)cluster) * cluster;
     if (blocks > room)
         REJECT(cudaErrorCooperativeLaunchTooLarge, "a cooperative grid of %llu blocks, %llu fit on the device at once",
                (unsigned long long)blocks, (unsigned long long)room);
-    char question[2048];
-    snprintf(question, sizeof question, "occupancy %s %d %zu 0", k->name, threads, l->dynamic_shared);
-    if (cluster <= 1) answer(question, "%d", occupancy_blocks(k, threads, l->dynamic_shared));
+    if (cluster <= 1) answer(question, "%d", per_sm);
     return cudaSuccess;
 }
 

@@ -63,9 +63,9 @@ EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *b
     if (!kernel) return cudaErrorInvalidDeviceFunction;
     if (threads <= 0)
         return fail(cudaErrorInvalidValue, "occupancy of kernel %s: %d threads a block", kernel->name, threads);
-    *blocks = occupancy_blocks(kernel, threads, dynamic);
     char question[2048];
     snprintf(question, sizeof question, "occupancy %s %d %zu %u", kernel->name, threads, dynamic, flags);
+    *blocks = (int)told_or(question, occupancy_blocks(kernel, threads, dynamic));
     answer(question, "%d", *blocks);
     return cudaSuccess;
 }
@@ -90,6 +90,7 @@ EXPORT cudaError_t cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, cons
                     blocks, threads);
     char question[2048];
     snprintf(question, sizeof question, "dynamic_shared %s %d %d", kernel->name, blocks, threads);
+    *bytes = (size_t)told_or(question, (long long)*bytes);
     answer(question, "%zu", *bytes);
     return cudaSuccess;
 }
@@ -115,10 +116,12 @@ EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *fun
     if (!cluster_of(config, kernel, size))
         return fail(cudaErrorInvalidClusterSize, "cudaOccupancyMaxActiveClusters of kernel %s: no cluster given",
                     kernel->name);
-    *clusters = occupancy_clusters(kernel, threads, config->dynamicSmemBytes, (int)(size[0] * size[1] * size[2]));
     char question[2048];
     snprintf(question, sizeof question, "clusters %s %d %zu %u,%u,%u", kernel->name, threads,
              config->dynamicSmemBytes, size[0], size[1], size[2]);
+    const int computed =
+        occupancy_clusters(kernel, threads, config->dynamicSmemBytes, (int)(size[0] * size[1] * size[2]));
+    *clusters = (int)told_or(question, computed);
     answer(question, "%d", *clusters);
     return cudaSuccess;
 }
@@ -134,6 +137,7 @@ EXPORT cudaError_t cudaOccupancyMaxPotentialClusterSize(int *cluster, const void
     char question[2048];
     snprintf(question, sizeof question, "cluster_size %s %d %zu %d", kernel->name, threads,
              config->dynamicSmemBytes, kernel->non_portable);
+    *cluster = (int)told_or(question, *cluster);
     answer(question, "%d", *cluster);
     return cudaSuccess;
 }

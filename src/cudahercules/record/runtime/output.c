@@ -52,6 +52,9 @@ static void read_line(char *line) {
             S.profile.attribute[number] = value, S.profile.known[number] = true;
     } else if (!strcmp(word, "gpc") && sscanf(rest, "%d", &value) == 1) {
         if (S.profile.gpc_count < 64) S.profile.gpc_sms[S.profile.gpc_count++] = value;
+    } else if (!strcmp(word, "told") && sscanf(rest, "%llu %n", &size, &used) == 1) {
+        S.told = append(S.told, S.told_count, sizeof *S.told);
+        S.told[S.told_count++] = (Told){.question = strdup(rest + used), .answer = (long long)size};
     } else if (!strcmp(word, "module") && sscanf(rest, "%llx", &address) == 1) {
         S.module_hashes = append(S.module_hashes, S.module_count, sizeof *S.module_hashes);
         S.module_hashes[S.module_count++] = address;

@@ -76,6 +76,12 @@ typedef struct {
     int gpc_count, gpc_sms[64];
 } Profile;
 
+/* What the device itself answered to a question whose answer is else computed here. */
+typedef struct {
+    char *question;
+    long long answer;
+} Told;
+
 /* --- operations ------------------------------------------------------------------------------- */
 
 typedef enum { OP_EMPTY, OP_KERNEL, OP_MEMSET, OP_COPY, OP_UPLOAD, OP_RECORD, OP_WAIT } OpKind;
@@ -173,6 +179,8 @@ typedef struct {
     Profile profile;
     Kernel *kernels;
     int kernel_count;
+    Told *told;
+    int told_count;
     Symbol *symbols;
     int symbol_count;
     Region *regions;
@@ -222,6 +230,7 @@ void *must_grow(void *old, int count, int *room, size_t size);
 /* device.c */
 bool attribute_of(int number, int *value);
 void answer(const char *question, const char *format, ...) __attribute__((format(printf, 2, 3)));
+long long told_or(const char *question, long long computed);
 void write_answers(FILE *out);
 
 /* occupancy.c */
