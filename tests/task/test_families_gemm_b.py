@@ -1,4 +1,4 @@
-"""mqa_logits: references against plain ones, and bounds that tell honest arithmetic from wrong.
+"""mqa_logits and gemm_mixed_dtype: references against plain ones, and bounds that tell honest arithmetic from wrong.
 
 Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
 """
@@ -7,11 +7,12 @@ import math
 
 import numpy as np
 import pytest
-from test_families_c import bf16, cases, each, f32, tasks_of
+from test_families_c import bf16, cases, e4m3, each, f32, tasks_of
 
 from cudahercules.task.load import family_module
 
 MQA = tasks_of("kernel/mqa_logits", "hopper")
+MIXED = tasks_of("kernel/gemm_mixed_dtype", "hopper")
 
 
 # --- mqa_logits ----------------------------------------------------------------------------------
@@ -114,3 +115,68 @@ def test_ranges_never_cross_and_some_are_empty(task):
     for case in cases(task, "short_ranges", seeds=(4,)):
         empty += int((case.inputs["first"] == case.inputs["end"]).sum())
     assert empty
+
+
+# --- gemm_mixed_dtype ----------------------------------------------------------------------------
+
+
+def weight(case, j, p):
+    """Weight p of column j without its scale, decoded by looking at single bytes."""
+    stored = case.inputs["w"][j].reshape(-1)
+    if case.task.member != "int4":
+        return float(stored[p])
+    nibble = int(stored[p // 2]) >> (4 if p % 2 else 0) & 15
+    return float(nibble - 16 if nibble & 8 else nibble)
+
+
+def mixed_product(case, activations=f32, weights=None, sums=f32):
+    """One group after the other. ``weights`` rounds scaled weights; without it a group's sum is scaled, which
+    ``sums`` rounds after each step of a tensor core."""
+    m, n, groups = (case.sizes[name] for name in ("m", "n", "groups"))
+    a = activations(case.inputs["a"].astype(f32))
+    q = np.array([[weight(case, j, p) for p in range(groups * 128)] for j in range(n)], f32)
+    q, total = q.reshape(n, groups, 128), np.zeros((m, n), f32)
+    for g in range(groups):
+        scale = case.inputs["scale"][g].astype(f32)[:, None]
+        if weights is not None:
+            total += a[:, g] @ weights(q[:, g] * scale).T
+            continue
+        part = np.zeros_like(total)
+        for p in range(0, 128, 16):
+            part = sums(part + a[:, g, p : p + 16] @ q[:, g, p : p + 16].T)
+        total += part * scale[:, 0]
+    return {"c": total}
+
+
+@each(MIXED)
+def test_products_with_weights_of_few_bits_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", seeds=(1,)):
+        a, scale = (case.inputs[name].astype(float) for name in ("a", "scale"))
+        for i, row in enumerate(case.reference["c"]):
+            for j, got in enumerate(row):
+                terms = [
+                    float(x) * weight(case, j, p) * scale[p // 128, j] for p, x in enumerate(a[i].reshape(-1))
+                ]
+                assert got == pytest.approx(math.fsum(terms), rel=1e-9, abs=1e-12)
+
+
+@each(MIXED)
+def test_pieces_of_the_columns_agree_with_the_whole(task, monkeypatch):
+    whole = cases(task, "odd", seeds=(1,))[0].reference["c"]
+    monkeypatch.setattr(family_module(task), "COLUMNS", 5 * 384)
+    np.testing.assert_allclose(cases(task, "odd", seeds=(1,))[0].reference["c"], whole, rtol=1e-12)
+
+
+@each(MIXED)
+@pytest.mark.parametrize("weights", [None, bf16])
+def test_scales_of_sums_and_of_weights_pass_with_a_margin_of_two(task, weights):
+    for case in cases(task, seeds=(11,)):
+        assert not case.misses(mixed_product(case, weights=weights), margin=2), case.workload.name
+
+
+@each(MIXED)
+def test_e4m3_activations_and_bf16_sums_are_rejected(task):
+    for case in cases(task, "odd", "deep", "one_row", "wide_scales", "outliers", seeds=(2,)):
+        assert case.misses(mixed_product(case, activations=e4m3)), case.workload.name
+    for case in cases(task, "deep", seeds=(3,)):
+        assert case.misses(mixed_product(case, sums=bf16)), case.workload.name
