@@ -15,7 +15,7 @@ from cudahercules.task.load import all_tasks, load_task
 from cudahercules.task.model import WorkloadRole
 
 f32 = np.float32
-FAMILIES = ("module/layernorm_bwd",)
+FAMILIES = ("module/layernorm_bwd", "module/parallel_layernorm_fwd")
 TASKS = [t for t in all_tasks() if t.family in FAMILIES]
 each = pytest.mark.parametrize("task", TASKS, ids=[t.id for t in TASKS])
 
@@ -58,7 +58,27 @@ def backward_by_rows(x):
     return {"dx": np.array(dx), **{k: np.array([math.fsum(c) for c in v]) for k, v in sums.items()}}
 
 
-PLAIN = {"module/layernorm_bwd": backward_by_rows}
+def parallel_by_rows(x, eps):
+    got = {name: [] for name in ("x", "z0", "z1", "mean", "rstd")}
+    for one, other in zip(x["x0"].tolist(), x["residual"].tolist(), strict=True):
+        row = [a + b for a, b in zip(one, other, strict=True)]
+        mean = math.fsum(row) / len(row)
+        rstd = (math.fsum((v - mean) ** 2 for v in row) / len(row) + eps) ** -0.5
+        normal = [(v - mean) * rstd for v in row]
+        for k in "01":
+            got["z" + k].append(
+                [n * w + b for n, w, b in zip(normal, x["weight" + k], x["bias" + k], strict=True)]
+            )
+        got["x"].append(row)
+        got["mean"].append(mean)
+        got["rstd"].append([rstd])
+    return {name: np.array(rows) for name, rows in got.items()}
+
+
+PLAIN = {
+    "module/layernorm_bwd": lambda x, eps: backward_by_rows(x),
+    "module/parallel_layernorm_fwd": parallel_by_rows,
+}
 
 
 @each
@@ -66,7 +86,10 @@ def test_reference_agrees_with_a_plain_one(task):
     for name in ("smoke", "one_row"):
         workload = named(task, name)
         inputs = wide_inputs(task, workload)
-        got, expected = reference(task, workload, inputs), PLAIN[task.family](inputs)
+        got, expected = (
+            reference(task, workload, inputs),
+            PLAIN[task.family](inputs, workload.scalars.get("eps")),
+        )
         assert got.keys() == {t.name for t in task.outputs} == expected.keys()
         for tensor in task.outputs:
             assert got[tensor.name].shape == task.shape(tensor, workload)
@@ -120,7 +143,7 @@ def running(values, rounded=lambda v: v):
     return total
 
 
-def backward(x, rounded=lambda v: v):
+def backward(x, eps, rounded=lambda v: v):
     hidden = f32(x["x"].shape[1])
     dy, rstd = x["dy"].astype(f32), x["rstd"][:, None]
     normal = (x["x"].astype(f32) - x["mean"][:, None]) * rstd
@@ -133,7 +156,19 @@ def backward(x, rounded=lambda v: v):
     }
 
 
-HONEST = {"module/layernorm_bwd": backward}
+def parallel(x, eps, rounded=lambda v: v):
+    """``rounded``: what the sum passes through before its statistics are taken."""
+    total = x["x0"].astype(f32) + x["residual"].astype(f32)
+    values, hidden = rounded(total), f32(total.shape[1])
+    mean = block_sum(values) / hidden
+    centred = values - mean
+    rstd = f32(1) / np.sqrt(block_sum(centred * centred) / hidden + f32(eps))
+    weights = {k: v.astype(f32) for k, v in x.items() if v.ndim == 1}
+    z = {f"z{k}": centred * rstd * weights[f"weight{k}"] + weights[f"bias{k}"] for k in "01"}
+    return {"x": total, "mean": mean[:, 0], "rstd": rstd, **z}
+
+
+HONEST = {"module/layernorm_bwd": backward, "module/parallel_layernorm_fwd": parallel}
 
 
 def made(task, workload, seed=3):
@@ -146,7 +181,7 @@ def made(task, workload, seed=3):
 def test_honest_arithmetic_passes_with_a_margin_of_two(task):
     for workload in small(task):
         inputs, expected = made(task, workload)
-        outputs = HONEST[task.family](inputs)
+        outputs = HONEST[task.family](inputs, workload.scalars.get("eps"))
         assert all(v.dtype == f32 for v in outputs.values())
         assert fails(task, workload, outputs, expected, margin=2.0) == [], workload.name
 
@@ -155,11 +190,16 @@ def test_honest_arithmetic_passes_with_a_margin_of_two(task):
 def test_inputs_of_the_named_lower_precision_fail(task):
     workload = named(task, "odd")
     inputs, expected = made(task, workload)
-    lower = task.lower_precision["dx" if "dx" in task.lower_precision else "z0"].value
+    (lower,) = {d.value for d in task.lower_precision.values()}
     for name, values in inputs.items():
         if values.ndim == 2:
             inputs[name] = to_tf32(values) if lower == "tf32" else values.astype(ml_dtypes.float8_e4m3fn)
-    assert set(fails(task, workload, HONEST[task.family](inputs), expected)) >= set(task.lower_precision)
+    outputs = HONEST[task.family](inputs, workload.scalars.get("eps"))
+    assert set(fails(task, workload, outputs, expected)) >= set(task.lower_precision)
+
+
+def to_bf16(x):
+    return x.astype(ml_dtypes.bfloat16).astype(f32)
 
 
 def to_tf32(x):
@@ -173,6 +213,17 @@ BACKWARD = [t for t in TASKS if t.family.endswith("_bwd")]
 def test_sums_over_rows_kept_in_bf16_fail(task):
     workload = named(task, "one_sided")
     inputs, expected = made(task, workload)
-    rounded = HONEST[task.family](inputs, rounded=lambda v: v.astype(ml_dtypes.bfloat16).astype(f32))
+    rounded = HONEST[task.family](inputs, None, rounded=to_bf16)
     failed = fails(task, workload, rounded, expected)
     assert failed and set(failed) == {t.name for t in task.outputs if t.name.startswith(("dw", "db"))}
+
+
+PARALLEL = [t for t in TASKS if t.family == "module/parallel_layernorm_fwd"]
+
+
+@pytest.mark.parametrize("task", PARALLEL, ids=[t.id for t in PARALLEL])
+def test_a_sum_that_is_rounded_before_its_statistics_fails(task):
+    workload = named(task, "large_mean")
+    inputs, expected = made(task, workload)
+    outputs = parallel(inputs, workload.scalars["eps"], rounded=to_bf16)
+    assert {"z0", "z1", "rstd"} <= set(fails(task, workload, outputs, expected))
