@@ -20,6 +20,7 @@ from cudahercules.task.model import (
     LowRank,
     Normal,
     Outliers,
+    Partition,
     Role,
     RowScaled,
     Tensor,
@@ -146,6 +147,27 @@ def test_low_rank_repeats_rows(layout):
     assert np.linalg.matrix_rank(x) == 3
 
 
+@pytest.mark.parametrize(
+    ("total", "empty", "spread"), [(0, 0.0, 0), (5, 0.5, 3), (8192, 0.2, 6), (2**24, 0.0, 15)]
+)
+def test_a_partition_adds_up(total, empty, spread):
+    d = Partition(kind="partition", total=total, empty=empty, spread=spread)
+    for seed in range(20):
+        x = draw(d, (64,), DType.INT32, seed=seed).astype(np.int64)
+        assert x.sum() == total and x.min() >= 0
+    assert np.array_equal(draw(d, (8, 8), DType.INT64, seed=19).ravel(), x)
+
+
+def test_parts_are_uneven_and_empty_as_asked():
+    even = draw(Partition(kind="partition", total=2**20), (512,), DType.INT32)
+    assert even.min() > 1000 and even.max() < 4000  # weights from 256 to 511
+    uneven = draw(Partition(kind="partition", total=2**20, empty=0.25, spread=8), (512,), DType.INT32)
+    assert 0.15 < np.mean(uneven == 0) < 0.35
+    assert uneven.max() > 100 * uneven[uneven > 0].min()
+    all_empty = draw(Partition(kind="partition", total=77, empty=1.0), (9,), DType.INT32)
+    assert all_empty.tolist() == [0] * 8 + [77]
+
+
 def test_low_rank_and_row_scaled_count_rows_over_all_leading_axes():
     x = draw(LowRank(kind="low_rank", rank=5), (4, 3, 8)).reshape(12, 8)
     assert np.array_equal(x, x[np.arange(12) % 5])
@@ -232,6 +254,11 @@ GOLDEN = {
         "9979b3dc0ff49d64",
     ),
     "low_rank": (LowRank(kind="low_rank", rank=3), DType.FP32, "089b564f4d6f048e"),
+    "partition": (
+        Partition(kind="partition", total=2**20, empty=0.1, spread=7),
+        DType.INT32,
+        "6a50001e1f9b2153",
+    ),
 }
 
 
@@ -239,7 +266,7 @@ GOLDEN = {
 def test_golden_bits(name):
     """A changed hash is a changed benchmark: every recorded seed would mean other inputs."""
     distribution, dtype, expected = GOLDEN[name]
-    x = draw(distribution, (123, 77), dtype, number=2)
+    x = draw(distribution, (123, 77) if name != "partition" else (123,), dtype, number=2)
     assert hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()[:16] == expected
 
 

@@ -329,6 +329,29 @@ def test_integer_tensors_need_integer_values(family_copy):
         load_family(directory)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "values", "what"),
+    [
+        ("fp32", "total: 5", r"tensors\.0\.values: partition makes integers"),
+        ("int8", "total: 128", r"tensors\.0\.values: does not fit int8 \(up to 127\)"),
+        (
+            "int32",
+            "total: 5",
+            r"workloads\.\d+\.dimensions: a partition has at most 4096 elements, a has \d+",
+        ),
+    ],
+)
+def test_a_partition_is_short_and_of_integers(family_copy, dtype, values, what):
+    directory = family_copy(
+        (
+            'name: a, role: in, dtype: "{dtype}"',
+            f"name: a, values: {{kind: partition, {values}}}, role: in, dtype: {dtype}",
+        )
+    )
+    with pytest.raises(TaskError, match=what):
+        load_family(directory)
+
+
 HOSTILE = [
     ("alias bomb", "a: &a [x, x]\nb: [*a, *a]\n", r":1: .*anchors and aliases"),
     ("tag", "a: !!python/object/apply:os.system ['true']\n", r":1: the tag .* is not allowed"),

@@ -12,7 +12,7 @@
 
 namespace generator {
 
-enum Kind : uint32_t { kNormal, kUniform, kInteger, kConstant, kOutliers, kWide, kRowScaled, kLowRank };
+enum Kind : uint32_t { kNormal, kUniform, kInteger, kConstant, kOutliers, kWide, kRowScaled, kLowRank, kPartition };
 enum Stream : uint32_t { kValue, kSecond, kRow, kLowBits };
 
 // Filled by cudahercules/replay/generator.py; the same layout there.
@@ -21,9 +21,9 @@ struct Fill {
   uint64_t components;
   uint64_t extent;     // last extent for row layout, first extent for column layout
   uint64_t span;       // high - low + 1 of an integer range (values or exponents)
-  uint64_t threshold;  // outliers: words below it are outliers
+  uint64_t threshold;  // words below it are outliers, or empty parts
   uint64_t rank;       // low rank: distinct rows
-  int64_t low;         // integer: lowest value; wide, row_scaled: lowest exponent
+  int64_t low;         // integer: lowest value; wide, row_scaled: lowest exponent; partition: the total
   double constant;     // constant, fp64 storage
   uint32_t kind;
   uint32_t tensor;
@@ -216,11 +216,28 @@ __device__ inline void fill_double(double* data, const Fill& f) {
   });
 }
 
+// What part `element` of a whole takes: cuts at shares of the sum of all weights.
+__device__ __forceinline__ int64_t part_of(const Fill& f, uint64_t element) {
+  uint64_t before = 0, own = 0, all = 0;
+  for (uint64_t e = 0; e < f.components; ++e) {
+    uint64_t weight = 0;
+    if (word_at(f, kSecond, e) >= f.threshold)
+      weight = (256ull + (word_at(f, kValue, e) >> 24)) << below(word_at(f, kRow, e), f.span);
+    if (e < element) before += weight;
+    if (e == element) own = weight;
+    all += weight;
+  }
+  const uint64_t total = uint64_t(f.low);
+  if (all == 0) return element + 1 == f.components ? f.low : 0;
+  return int64_t(total * (before + own) / all - total * before / all);
+}
+
 template <typename T>
 __device__ void fill_integer(T* data, const Fill& f) {
   for_each_block(f, [&](uint64_t block) {
     const Words value = philox(block, f.tensor, kValue, f.seed);
-    write_four(data, f, block, [&](int lane, uint64_t) {
+    write_four(data, f, block, [&](int lane, uint64_t i) {
+      if (f.kind == kPartition) return i < f.components ? T(part_of(f, i)) : T(0);
       return f.kind == kConstant ? T(f.low) : T(f.low + int64_t(below(value.w[lane], f.span)));
     });
   });

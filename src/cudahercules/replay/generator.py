@@ -27,6 +27,7 @@ from cudahercules.task.model import (
     LowRank,
     Normal,
     Outliers,
+    Partition,
     RowScaled,
     Tensor,
     Uniform,
@@ -35,7 +36,7 @@ from cudahercules.task.model import (
 
 SOURCES = (Path(__file__).with_name("device_code.cu"), Path(__file__).with_name("generator.cuh"))
 TABLE = Path(__file__).parents[1] / "task" / "normal_table.h"
-KINDS = (Normal, Uniform, Integer, Constant, Outliers, Wide, RowScaled, LowRank)
+KINDS = (Normal, Uniform, Integer, Constant, Outliers, Wide, RowScaled, LowRank, Partition)
 """In the order of ``enum Kind`` in generator.cuh."""
 POISON_16 = 0x7FFF
 """What pages and scratch are filled with, as 16-bit words; outputs get the word of their dtype
@@ -100,6 +101,9 @@ def fill_parameters(
         case Wide() | RowScaled():
             fill.low = distribution.low_exponent
             fill.span = distribution.high_exponent - distribution.low_exponent + 1
+        case Partition():
+            fill.low, fill.span = distribution.total, distribution.spread + 1
+            fill.threshold = math.floor(distribution.empty * 2.0**32)
         case LowRank():
             fill.scale, fill.rank = distribution.std, distribution.rank
     return fill

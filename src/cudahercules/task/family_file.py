@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -21,6 +22,7 @@ from cudahercules.task.model import (
     Mutant,
     Name,
     Normal,
+    Partition,
     RowScaled,
     Scalar,
     Target,
@@ -52,6 +54,10 @@ _CPP_WORDS = (
     "struct switch template this throw true try typedef typename union unsigned using virtual void "
     "volatile while xor solve prepare"
 )
+
+
+PARTS = 4096
+"""The most elements of a tensor whose values are a partition."""
 
 
 class FileWorkload(Workload):
@@ -138,6 +144,7 @@ def inconsistencies(
     yield from _names(family, constants)
     yield from _tensors(family, constants)
     yield from _workloads(family, member)
+    yield from _partitions(family, member, constants)
     yield from _tolerances(family)
     yield from _files(family, directory)
     for target in {t for t in family.targets if family.targets.count(t) > 1}:
@@ -192,8 +199,12 @@ def _tensors(family: FamilyFile, constants: dict[str, int]) -> Iterator[tuple[Lo
 
 
 def _values(tensor: Tensor, place: Location, values: object) -> Iterator[tuple[Location, str]]:
-    if tensor.dtype.is_integer and not isinstance(values, Integer | Constant):
-        yield place, f"an {tensor.dtype} tensor needs values of kind integer or constant"
+    if tensor.dtype.is_integer and not isinstance(values, Integer | Constant | Partition):
+        yield place, f"an {tensor.dtype} tensor needs values of kind integer, constant or partition"
+    if isinstance(values, Partition) and not tensor.dtype.is_integer:
+        yield place, "partition makes integers, for an integer tensor"
+    elif isinstance(values, Partition) and values.total > _integer_range(tensor.dtype)[1]:
+        yield place, f"does not fit {tensor.dtype} (up to {_integer_range(tensor.dtype)[1]})"
     if isinstance(values, Integer):
         if not 0 <= values.high - values.low < 2**32:
             yield place, "needs low <= high and at most 2**32 different integers"
@@ -245,6 +256,18 @@ def _workloads(family: FamilyFile, member: str) -> Iterator[tuple[Location, str]
     for role in WorkloadRole:
         if role not in roles:
             yield ("workloads",), f"member {member} has no {role} workload"
+
+
+def _partitions(family: FamilyFile, member: str, constants: dict[str, int]) -> Iterator[tuple[Location, str]]:
+    """Every element of a partition depends on all: it is for short tensors."""
+    for i, workload in enumerate(family.workloads):
+        sizes = {**constants, **workload.dimensions}
+        for tensor in family.tensors if workload.is_for(member) else ():
+            if isinstance(workload.values.get(tensor.name, tensor.values), Partition):
+                elements = math.prod(sizes.get(d, 1) if isinstance(d, str) else d for d in tensor.shape)
+                if elements > PARTS:
+                    what = f"a partition has at most {PARTS} elements, {tensor.name} has {elements}"
+                    yield ("workloads", i, "dimensions"), what
 
 
 def _tolerances(family: FamilyFile) -> Iterator[tuple[Location, str]]:

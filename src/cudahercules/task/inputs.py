@@ -14,8 +14,8 @@ layout. (For a tensor of rank 1 there is one row.)
 
 ==========  =======================================================
 stream 0    the value itself, i = component
-stream 1    the second draw (outlier or not; exponent), i = component
-stream 2    the row's exponent, i = row
+stream 1    the second draw (outlier or not; empty or not; exponent), i = component
+stream 2    the row's exponent, i = row; a part's exponent, i = element
 stream 3    low bits for fp64 storage, i = component
 ==========  =======================================================
 
@@ -44,6 +44,10 @@ stream 3    low bits for fp64 storage, i = component
   bits of v = (w & 0x80000000) | (e + 127) << 23 | (w & 0x007fffff).
 * row_scaled: e = low_exponent + below(word(2, row), high_exponent - low_exponent + 1);
   ``v = power(e) * normal(word(0, i))``
+* partition (integer storage, at most 4096 elements): element e has the weight 0 if word(1, e) < threshold
+  (as for outliers, of ``empty``), else ``(256 + (word(0, e) >> 24)) << below(word(2, e), spread + 1)``. With
+  W(e) the sum of the weights before e and W that of all, e takes the integers from total * W(e) // W up to
+  total * W(e + 1) // W, in 64 bits; if W is 0, the last element takes all.
 * low_rank: as normal with mean 0 (``v = std * normal(word(0, j))``), where j is the component at
   the same column and part in row ``row % rank``.
 
@@ -75,6 +79,7 @@ from cudahercules.task.model import (
     LowRank,
     Normal,
     Outliers,
+    Partition,
     RowScaled,
     Task,
     Tensor,
@@ -142,6 +147,10 @@ class _Draw:
         self._shape, self._column = shape, layout == "column"
         self._parts, self._number, self._seed = parts, number, seed
 
+    @property
+    def elements(self) -> int:
+        return math.prod(self._shape)
+
     def words(self, stream: int, start: int, count: int) -> philox.Words:
         return philox.words(self._seed, self._number, stream, start, count)
 
@@ -171,6 +180,8 @@ def _component_values(
         span = distribution.high - distribution.low + 1
         k = distribution.low + _below(draw.words(_VALUE, start, count), span).astype(np.int64)
         return _store_integer(k, storage)
+    if isinstance(distribution, Partition):
+        return _partition(distribution, draw)[start : start + count].astype(storage)
     if isinstance(distribution, Constant):
         return np.full(count, _constant(distribution.value, storage), storage)
     value = _FLOATS[type(distribution)](distribution, draw, start, count)
@@ -185,6 +196,19 @@ def _store_integer(k: NDArray[np.int64], storage: np.dtype) -> Array:
     if storage.kind in "iu" or storage == np.float64:
         return k.astype(storage)
     return _clamp(k.astype(np.float32), storage).astype(storage)
+
+
+def _partition(d: Partition, draw: _Draw) -> NDArray[np.int64]:
+    """All elements: each depends on the weights of all."""
+    count = draw.elements
+    kept = draw.words(_SECOND, 0, count).astype(np.uint64) >= np.uint64(math.floor(d.empty * 2.0**32))
+    size = np.uint64(256) + (draw.words(_VALUE, 0, count) >> np.uint32(24)).astype(np.uint64)
+    weight = np.where(kept, size << _below(draw.words(_ROW, 0, count), d.spread + 1), np.uint64(0))
+    ends = np.cumsum(weight, dtype=np.uint64)
+    if ends[-1] == 0:
+        ends[-1] = np.uint64(1)
+    cuts = np.uint64(d.total) * ends // ends[-1]
+    return np.diff(cuts, prepend=np.uint64(0)).astype(np.int64)
 
 
 def _constant(value: float, storage: np.dtype) -> Any:

@@ -197,8 +197,18 @@ class LowRank(Model):
     std: float = Field(1.0, gt=0)
 
 
+class Partition(Model):
+    """Integers from 0 upwards that add up to ``total`` over the whole tensor: lengths of segments. About the
+    share ``empty`` of them is 0; of the others the largest are about 2**``spread`` times the smallest."""
+
+    kind: Literal["partition"]
+    total: int = Field(ge=0, le=2**24)
+    empty: float = Field(0.0, ge=0, le=1)
+    spread: int = Field(0, ge=0, le=15)
+
+
 Distribution = Annotated[
-    Normal | Uniform | Integer | Constant | Outliers | Wide | RowScaled | LowRank,
+    Normal | Uniform | Integer | Constant | Outliers | Wide | RowScaled | LowRank | Partition,
     Field(discriminator="kind"),
 ]
 
