@@ -11,6 +11,7 @@ import pytest
 
 from cudahercules.judge.checks import check_output
 from cudahercules.judge.verdict import OutputCheck
+from cudahercules.replay.expert import load_experts
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import BUNDLED, family_module, load_family
 from cudahercules.task.model import WorkloadRole
@@ -31,7 +32,9 @@ FPROP = tasks_of("conv2d_fprop")
 FP32, FP16 = (next(t for t in FPROP if t.member == m) for m in ("fp32", "fp16"))
 (BIAS_RELU,) = tasks_of("conv2d_fprop_bias_relu")
 (PROLOGUE,) = tasks_of("conv2d_fprop_prologue")
-CONVOLUTIONS = [*FPROP, BIAS_RELU, PROLOGUE]
+(WGRAD,) = tasks_of("conv2d_wgrad")
+(DGRAD,) = tasks_of("conv2d_dgrad")
+CONVOLUTIONS = [*FPROP, BIAS_RELU, PROLOGUE, WGRAD, DGRAD]
 
 
 def fp32(x):
@@ -121,8 +124,9 @@ def test_the_extents_of_every_workload_fit_together(task):
 @each(CONVOLUTIONS)
 def test_flops_count_two_for_each_tap_and_channel(task):
     sizes = dict(zip("nhwckrspq", (2, 9, 9, 5, 7, 3, 2, 4, 6), strict=True))
-    beside = {"conv2d_fprop_bias_relu": 2 * (2 * 4 * 6 * 7), "conv2d_fprop_prologue": 3 * (2 * 9 * 9 * 5)}
-    extra = beside.get(task.family.removeprefix("kernel/"), 0)
+    made = 3 * (2 * 9 * 9 * 5)
+    beside = {"fprop_bias_relu": 2 * (2 * 4 * 6 * 7), "fprop_prologue": made, "wgrad": made}
+    extra = beside.get(task.family.removeprefix("kernel/conv2d_"), 0)
     assert family_module(task).flops(sizes) == 2 * (2 * 4 * 6 * 7) * (3 * 2 * 5) + extra
 
 
@@ -157,11 +161,12 @@ def test_convolution_agrees_with_a_plain_one(task):
         np.testing.assert_allclose(case.reference["y"], expected, rtol=1e-11, atol=1e-11)
 
 
-@each([*FPROP, BIAS_RELU, PROLOGUE])
+@each(CONVOLUTIONS)
 def test_pieces_of_the_images_agree_with_the_whole(task, monkeypatch):
-    whole = cases(task, "odd")[0].reference["y"]
+    (whole,) = cases(task, "odd")[0].reference.values()
     monkeypatch.setattr(family_module(task), "ELEMENTS", 1)
-    np.testing.assert_allclose(cases(task, "odd")[0].reference["y"], whole, rtol=1e-12, atol=1e-12)
+    (pieces,) = cases(task, "odd")[0].reference.values()
+    np.testing.assert_allclose(pieces, whole, rtol=1e-12, atol=1e-12)
 
 
 @each(FPROP)
@@ -285,3 +290,125 @@ def test_padding_that_is_activated_is_rejected():
 def test_half_precision_sums_of_activations_are_rejected():
     for case in cases(PROLOGUE, "deep"):
         assert case.misses(convolve_activations(case, fp16, sums=fp16))
+
+
+# --- conv2d_wgrad --------------------------------------------------------------------------------
+
+
+def filter_gradient(case, rounded=fp32, sums=fp32, images=None, lower=fp32):
+    """dfilter in single precision from activations that are ``rounded``, over the first ``images``."""
+    sizes = case.sizes
+    seen = windows(activations(case.inputs, rounded), sizes, case.geometry)
+    dy = lower(case.inputs["dy"]).reshape(len(seen), -1)
+    pixels = len(seen) if images is None else images * sizes["p"] * sizes["q"]
+    gradient = summed(dy[:pixels].T, seen[:pixels], sums)
+    return {"dfilter": gradient.reshape(case.reference["dfilter"].shape)}
+
+
+def test_filter_gradients_agree_with_a_plain_loop():
+    for case in cases(WGRAD, "smoke", "dilated_strided", "one_pixel"):
+        x, scale, bias = (case.inputs[name].astype(float) for name in ("x", "scale", "bias"))
+        dy, d, (stride, padding, dilation) = case.inputs["dy"].astype(float), case.sizes, case.geometry
+        expected = np.zeros(case.reference["dfilter"].shape)
+        for i, a, b in np.ndindex(d["n"], d["p"], d["q"]):
+            for u, v in np.ndindex(d["r"], d["s"]):
+                row, column = (at * stride - padding + tap * dilation for at, tap in ((a, u), (b, v)))
+                if 0 <= row < d["h"] and 0 <= column < d["w"]:
+                    made = np.maximum(x[i, row, column] * scale + bias, 0)
+                    expected[:, u, v] += np.outer(dy[i, a, b], made)
+        np.testing.assert_allclose(case.reference["dfilter"], expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("rounded", [fp32, fp16])
+def test_filter_gradients_of_rounded_activations_pass_with_a_margin_of_two(rounded):
+    for case in cases(WGRAD):
+        assert not case.misses(filter_gradient(case, rounded), margin=2), case.workload.name
+
+
+def test_filter_gradients_in_bf16_are_rejected():
+    for case in cases(WGRAD):
+        if case.workload.name not in ("one_channel", "high_bias"):  # errors of one sign average out
+            assert case.misses(filter_gradient(case, rounded=bf16)), case.workload.name
+        if case.workload.name != "one_channel":
+            assert case.misses(filter_gradient(case, lower=bf16)), case.workload.name
+
+
+def test_half_precision_sums_over_pixels_are_rejected():
+    for case in cases(WGRAD, "many_pixels"):
+        assert case.misses(filter_gradient(case, fp16, sums=fp16))
+
+
+def test_an_image_left_out_is_rejected():
+    several = [c for c in cases(WGRAD) if c.sizes["n"] > 1]
+    assert len(several) >= 10
+    for case in several:
+        assert case.misses(filter_gradient(case, images=case.sizes["n"] - 1)), case.workload.name
+
+
+# --- conv2d_dgrad --------------------------------------------------------------------------------
+
+
+def image_gradient(case, lower=fp32, rounded=fp32, overlaps=fp32):
+    """dx in single precision, window by window; ``overlaps`` rounds after each addition to an image."""
+    sizes, (stride, padding, dilation) = case.sizes, case.geometry
+    dy, filters = lower(case.inputs["dy"]), lower(case.inputs["filter"])
+    dx = np.zeros(case.reference["dx"].shape, f32)
+    shares = summed(dy.reshape(-1, sizes["k"]), filters.reshape(sizes["k"], -1), rounded)
+    shares = shares.reshape(*dy.shape[:3], sizes["r"], sizes["s"], sizes["c"])
+    for a, b, u, v in np.ndindex(sizes["p"], sizes["q"], sizes["r"], sizes["s"]):
+        row, column = (at * stride - padding + tap * dilation for at, tap in ((a, u), (b, v)))
+        if 0 <= row < sizes["h"] and 0 <= column < sizes["w"]:
+            dx[:, row, column] = overlaps(dx[:, row, column] + overlaps(shares[:, a, b, u, v]))
+    return {"dx": dx}
+
+
+def test_image_gradients_agree_with_a_plain_loop():
+    for case in cases(DGRAD, "smoke", "stride_three", "dilated_strided", "small_image"):
+        dy, filters = case.inputs["dy"].astype(float), case.inputs["filter"].astype(float)
+        d, (stride, padding, dilation) = case.sizes, case.geometry
+        for y, x in np.ndindex(d["h"], d["w"]):
+            expected = np.zeros((d["n"], d["c"]))
+            for u, v in np.ndindex(d["r"], d["s"]):
+                a, rest_a = divmod(y + padding - u * dilation, stride)
+                b, rest_b = divmod(x + padding - v * dilation, stride)
+                if rest_a == rest_b == 0 and 0 <= a < d["p"] and 0 <= b < d["q"]:
+                    expected += np.einsum("nk,kc->nc", dy[:, a, b], filters[:, u, v])
+            np.testing.assert_allclose(case.reference["dx"][:, y, x], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_transposed_convolution_is_the_transpose_of_the_forward_one():
+    """<y, convolve(x)> = <transposed(y), x> for any x and y."""
+    forward = family_module(FP16)
+    for case in cases(DGRAD, "odd", "four_by_four", "dilated_three"):
+        x = np.random.default_rng(5).normal(size=case.reference["dx"].shape)
+        operands = {"x": x, "filter": case.inputs["filter"].astype(float)}
+        y = forward.reference(operands, case.sizes, case.workload.scalars, xnp)["y"]
+        assert np.vdot(case.inputs["dy"].astype(float), y) == pytest.approx(
+            np.vdot(case.reference["dx"], x), rel=1e-9
+        )
+
+
+def test_honest_image_gradients_pass_with_a_margin_of_two():
+    for case in cases(DGRAD):
+        assert not case.misses(image_gradient(case), margin=2), case.workload.name
+
+
+def test_image_gradients_in_bf16_are_rejected():
+    for case in cases(DGRAD):
+        if case.workload.name != "one_channel":  # terms of one sign: errors average out
+            assert case.misses(image_gradient(case, bf16)), case.workload.name
+
+
+def test_half_precision_sums_and_overlaps_of_image_gradients_are_rejected():
+    for case in cases(DGRAD, "deep"):
+        assert case.misses(image_gradient(case, rounded=fp16))
+    for case in cases(DGRAD, "many_windows"):
+        assert case.misses(image_gradient(case, overlaps=fp16)), case.workload.name
+
+
+def test_the_matrix_product_declines_windows_that_overlap():
+    product = load_experts(DGRAD).product_and_shuffle
+    for workload in DGRAD.workloads_of(WorkloadRole.BENCH):
+        if workload.name != "unet_up":
+            with pytest.raises(NotImplementedError, match="do not overlap"):
+                product({}, {}, DGRAD.sizes(workload), workload.scalars)
