@@ -10,19 +10,8 @@
 # that python3 lacks may lie in $WHEELS (default .whl). What is compiled stays in $HERCULES_CACHE.
 set -u
 cd "$(dirname "$0")/../.." || exit 3
-out=${OUT:-out}
-wheels=${WHEELS:-.whl}
-site=${TMPDIR:-/tmp}/hercules-site
-export HERCULES_CACHE=${HERCULES_CACHE:-${TMPDIR:-/tmp}/hercules-cache}
-mkdir -p "$out"
+. scripts/gpu/site.sh
 : >>"$out/redteam.jsonl"
-
-if ls "$wheels"/*.whl >/dev/null 2>&1 && [ ! -e "$site/.complete" ]; then
-  python3 -m pip install -q --disable-pip-version-check --no-index --no-deps --no-compile --no-cache-dir \
-    --upgrade --target "$site" "$wheels"/*.whl && touch "$site/.complete" || exit 3
-fi
-export PYTHONPATH="$PWD/src:$site${PYTHONPATH:+:$PYTHONPATH}"
-export PYTHONUNBUFFERED=1
 
 timeout --signal=INT --kill-after=20 "${LIMIT:-280}" \
   python3 -m cudahercules redteam --device gpu --json --resume "$out/redteam.jsonl" "$@" >/dev/null

@@ -100,7 +100,7 @@ def opening(at, monkeypatch):
 
     made = Opening()
 
-    def start(task, expert, workload, device, *, process):
+    def start(task, expert, workload, device, *, process, start_s, sample_s):
         made.seen.append((expert, workload.name, threading.current_thread().name))
         made.answer(expert, workload.name)
         return Opened(process.process if isinstance(process, Opened) else process or Process("expert", 0))

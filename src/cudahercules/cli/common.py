@@ -133,3 +133,38 @@ class Progress:
 def progress() -> AbstractContextManager[Progress]:
     """Progress for what runs inside a ``with``."""
     return Progress().running()
+
+
+class Bar:
+    """A bar on stderr over a known number of things; nothing where stderr is no terminal."""
+
+    def __init__(self, total: int, done: int = 0):
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        text = TextColumn("{task.description}", markup=False)
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
+        here = Console(stderr=True, highlight=False, markup=False)
+        quiet = not sys.stderr.isatty()
+        self._bar = Progress(*columns, console=here, transient=True, disable=quiet)
+        self._row = self._bar.add_task("", total=total, completed=done)
+
+    def say(self, stage: str) -> None:
+        self._bar.update(self._row, description=stage)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """One thing is done: for what is printed about it the bar goes away."""
+        self._bar.advance(self._row)
+        self._bar.stop()
+        try:
+            yield
+        finally:
+            self._bar.start()
+
+    def __enter__(self) -> Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()

@@ -1,4 +1,4 @@
-"""``lint`` and ``demo``: the tasks and the judge prove themselves on this machine."""
+"""``demo``: the bundled candidates prove the judge on this machine."""
 
 from __future__ import annotations
 
@@ -14,69 +14,13 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from cudahercules.judge.bundled import Graded
-    from cudahercules.judge.lint import LintReport
 
 Named = Annotated[
     list[str] | None,
     typer.Argument(metavar="[TASK...]", help="Tasks; by default one of each of four families."),
 ]
-Families = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TASK|FAMILY...]", help="Tasks, or families with all their tasks; default: all."),
-]
 WORKERS = 2
 """Candidates graded at a time on the CPU: one compiles while the other is emulated."""
-
-
-@explained
-def lint(names: Families = None, device: Device = "auto", json: Json = False) -> None:
-    """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
-    from cudahercules.judge.lint import lint
-    from cudahercules.task.load import all_tasks, load_tasks
-
-    tasks = [t for name in names for t in load_tasks(name)] if names else all_tasks()
-    all_well = True
-    for task in tasks:
-        with progress() as notify:
-            notify(task.id)
-            report = lint(
-                task,
-                device,
-                workers=WORKERS,
-                notify=notify.about(task.id),
-            )
-        all_well &= report.ok
-        if json:
-            emit(report.model_dump_json())
-        else:
-            _print_lint(report)
-    raise typer.Exit(0 if all_well else 1)
-
-
-def _print_lint(report: LintReport) -> None:
-    from cudahercules.report.terminal import clean, console, is_wide, table
-
-    out = console()
-    rows: list[list[Any]] = []
-    for r in report.rows:
-        got, seconds = _mark(r.got or "not run", r.outcome), f"{r.seconds:.1f}" if r.seconds else ""
-        row = [r.subject, r.sort, r.expected, got, clean(r.detail), seconds]
-        rows.append(row if is_wide(out) else [r.subject, got, clean(r.detail)])
-    out.print(f"{report.task} on the {report.device} judge")
-    columns = ("subject", "sort", "expected", "got", "detail", "s")
-    out.print(table(columns if is_wide(out) else ("subject", "got", "detail"), rows, right=("s",)))
-    failed = sum(r.outcome == "failed" for r in report.rows)
-    not_run = sum(r.outcome == "not_run" for r in report.rows)
-    out.print(
-        f"{len(report.rows) - failed - not_run} ok, {failed} failed, {not_run} not run; seed {report.seed}\n"
-    )
-
-
-def _mark(text: str, outcome: str) -> Text:
-    from rich.text import Text
-
-    shown = f"{text} FAILED" if outcome == "failed" else text
-    return Text(shown, style={"ok": "green", "failed": "bold red", "not_run": "dim"}[outcome])
 
 
 @explained
@@ -184,4 +128,4 @@ def program_name() -> str:
     return str(script.relative_to(here) if script.is_relative_to(here) else script)
 
 
-COMMANDS: dict[str, Any] = {"lint": lint, "demo": demo}
+COMMANDS: dict[str, Any] = {"demo": demo}

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cudahercules.build.toolchain import resolve_architecture
 from cudahercules.errors import MachineError
+from cudahercules.measure.panel import slug_of
 from cudahercules.replay.driver import MINIMUM_DRIVER, DriverError, api, version_text
 from cudahercules.task.model import Target
 
@@ -33,7 +34,7 @@ class Gpu:
     @property
     def slug(self) -> str:
         """A file name for this kind of GPU: ``nvidia-h200``."""
-        return "-".join(self.name.lower().split())
+        return slug_of(self.name)
 
 
 def find_gpu(index: int = 0) -> Gpu:

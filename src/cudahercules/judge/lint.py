@@ -2,15 +2,19 @@
 
 Its honest candidates must pass, its mutants must fail as it says, and its tolerance must accept the
 best answer that can be given with a margin of two while it rejects every answer made wrong by machine
-(:mod:`cudahercules.judge.answers`). Experts are ranked and checked on a GPU only.
+(:mod:`cudahercules.judge.answers`). Experts are ranked and checked on a GPU only
+(:mod:`cudahercules.judge.lint_gpu`).
 """
 
 from __future__ import annotations
 
+import datetime
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+from pydantic import Field
 
 from cudahercules.errors import UsageError
 from cudahercules.judge.answers import CORRUPTIONS, Answer, store
@@ -20,20 +24,19 @@ from cudahercules.judge.grade import choose_device
 from cudahercules.judge.operands import reference_of
 from cudahercules.judge.protocol import CHECKED_ROLES, new_seed, sample_seed
 from cudahercules.judge.verdict import OutputCheck
+from cudahercules.measure.panel import Standing, TaskPanel
 from cudahercules.task.family_code import only_standard_functions
 from cudahercules.task.inputs import generate
 from cudahercules.task.load import family_code, family_module, work
 from cudahercules.task.model import Model, Task, Workload
-
-if TYPE_CHECKING:
-    from cudahercules.measure.panel import Standing
 
 MARGIN = 2.0
 """An honest answer's errors must be this many times smaller than the bounds."""
 
 
 class LintRow(Model):
-    """One requirement. ``outcome`` is ok, failed, or not_run (and ``detail`` says why)."""
+    """One requirement. ``outcome`` is ok, failed, or not_run (and ``detail`` says why). ``share`` is the
+    largest error of what was accepted, as a fraction of its bound."""
 
     subject: str
     sort: Literal["honest", "mutant", "hostile", "answer", "expert"]
@@ -42,14 +45,22 @@ class LintRow(Model):
     outcome: Literal["ok", "failed", "not_run"]
     detail: str = ""
     seconds: float = 0.0
+    share: float | None = None
 
 
 class LintReport(Model):
+    """``seed`` made the answers by machine (empty: they were left out). ``machine`` names the GPU and its
+    driver, ``panel`` is its ranking, ``seconds`` says where the time went; on a CPU there is none of them."""
+
     task: str
     release: str
     device: Literal["gpu", "cpu"]
     seed: str
     rows: tuple[LintRow, ...]
+    date: str = ""
+    machine: str = ""
+    panel: TaskPanel | None = None
+    seconds: dict[str, float] = Field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -65,29 +76,82 @@ def lint(
     notify: Callable[[str], None] | None = None,
 ) -> LintReport:
     """Check the task's claims about itself. Raises UsageError, TaskError or MachineError like ``grade``."""
-    kind = choose_device(device)
+    if choose_device(device) == "gpu":
+        (report,) = lint_on_card([task], seed=seed, notify=notify)
+        return report
+    start = time.monotonic()
+    _sound(task)
+    seed = seed or new_seed()
+    graded = sorted(
+        grade_bundled(bundled(task), "cpu", workers=workers, notify=notify),
+        key=lambda g: bundled(task).index(g.bundled),
+    )
+    rows = [candidate_row(g) for g in graded]
+    rows += _answer_rows(task, seed)
+    rows += _experts_not_run(task)
+    return LintReport(
+        task=task.id,
+        release=task.release,
+        device="cpu",
+        seed=seed,
+        rows=tuple(rows),
+        date=datetime.date.today().isoformat(),
+        seconds={"all": round(time.monotonic() - start, 2)},
+    )
+
+
+def lint_on_card(
+    tasks: Sequence[Task],
+    *,
+    seed: str | None = None,
+    answers: bool = True,
+    deadline: float = float("inf"),
+    notify: Callable[[str], None] | None = None,
+) -> Iterator[LintReport]:
+    """Each task's report as soon as it is done, until ``deadline`` (of ``time.monotonic``). Candidates are
+    graded at their small sizes only. Without ``answers`` those made by machine are left out: any machine's
+    CPU can check them. Raises UsageError, TaskError or MachineError."""
+    from cudahercules.judge.gpu import find_gpu
+    from cudahercules.judge.lint_gpu import SAMPLE_S, START_S, prove_on_card
+    from cudahercules.judge.station import Station
+
+    for task in tasks:
+        _sound(task)
+    with Station(find_gpu(), start_s=START_S, sample_s=SAMPLE_S) as at:
+        for proven in prove_on_card(tasks, at, deadline=deadline, notify=notify or (lambda _text: None)):
+            mine = (seed or new_seed()) if answers else ""
+            rows = [candidate_row(g) for g in proven.graded]
+            rows += _answer_rows(proven.task, mine) if answers else []
+            rows += [_standing_row(s) for s in proven.panel.standings]
+            yield LintReport(
+                task=proven.task.id,
+                release=proven.task.release,
+                device="gpu",
+                seed=mine,
+                rows=tuple(rows),
+                date=proven.panel.date,
+                machine=f"{at.gpu.name}, driver {at.gpu.driver}",
+                panel=proven.panel,
+                seconds=proven.seconds,
+            )
+
+
+def _sound(task: Task) -> None:
+    """Raises UsageError or TaskError for a family that cannot be proved at all."""
     if not task.candidates:
         raise UsageError(f"{task.id} names no honest candidate, so nothing shows that it can be solved")
     family_module(task)
     only_standard_functions(family_code(task))
     for workload in task.workloads:
         work(task, workload)  # flops() is asked on a GPU only: its mistakes must show here
-    seed = seed or new_seed()
-    graded = sorted(
-        grade_bundled(bundled(task), kind, workers=workers, notify=notify),
-        key=lambda g: bundled(task).index(g.bundled),
-    )
-    rows = [candidate_row(g) for g in graded]
-    rows += _answer_rows(task, seed)
-    rows += _experts_on_the_card(task, notify) if kind == "gpu" else _experts_not_run(task)
-    return LintReport(task=task.id, release=task.release, device=kind, seed=seed, rows=tuple(rows))
 
 
 def candidate_row(graded: Graded) -> LintRow:
     case, verdict = graded.bundled, graded.verdict
     detail = case.reason if graded.as_expected else f"should be {case.expected}: {case.reason}"
-    if verdict.kind == "correct" and case.expected == "correct":
-        detail = f"errors at most {_largest_share(verdict.checks):.0%} of their bounds"
+    part = _largest_share(verdict.checks) if verdict.kind == "correct" else None
+    if part is not None and case.expected == "correct":
+        detail = f"errors at most {part:.0%} of their bounds"
     elif not graded.as_expected and verdict.kind != "correct":
         detail = f"should be {case.expected}, but: {verdict.message}"
     return LintRow(
@@ -98,6 +162,7 @@ def candidate_row(graded: Graded) -> LintRow:
         outcome="ok" if graded.as_expected else "failed",
         detail=detail,
         seconds=round(graded.seconds, 2),
+        share=part if part is None else round(part, 4),
     )
 
 
@@ -177,6 +242,7 @@ def _honest_row(output: str, part: float, workload: str) -> LintRow:
         outcome="ok" if good else "failed",
         detail=f"errors at most {part:.1%} of their bounds"
         + ("" if good else f" (in {workload}): the margin must be {MARGIN:g}"),
+        share=round(part, 4),
     )
 
 
@@ -202,15 +268,6 @@ def _tally_row(output: str, name: str, tally: _Tally) -> LintRow:
     )
 
 
-def _experts_on_the_card(task: Task, notify: Callable[[str], None] | None) -> list[LintRow]:
-    """Rank the panel, which also chooses the opponent, and hold its errors to the margin."""
-    from cudahercules.judge.gpu import station
-    from cudahercules.judge.ranking import rank_panel
-
-    panel = rank_panel(task, station(), notify=notify or (lambda _stage: None))
-    return [_standing_row(standing) for standing in panel.standings]
-
-
 def _standing_row(standing: Standing) -> LintRow:
     error = standing.largest_error or 0.0
     if standing.outcome == "ranked":
@@ -227,6 +284,8 @@ def _standing_row(standing: Standing) -> LintRow:
         got={"ranked": "accepted", "wrong": "rejected"}.get(standing.outcome, ""),
         outcome=outcome,
         detail=detail,
+        seconds=standing.seconds,
+        share=standing.largest_error,
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +36,7 @@ from cudahercules.record.plan import LaunchPlan
 from cudahercules.record.recorder import RecordFailure, record
 from cudahercules.replay.client import expert_side
 from cudahercules.replay.interface import (
+    SAMPLE_S,
     START_S,
     Contestant,
     ContestantHang,
@@ -45,6 +47,10 @@ from cudahercules.replay.interface import (
 )
 from cudahercules.task.model import Task, Workload, WorkloadRole
 
+ROOM_PERCENT = 60
+"""Of the card's memory, for experts that come up at the same time; references and contexts need some, too."""
+DRAIN_S = 0.1
+"""What a process that is held still had put on the device has ended after this."""
 SPARES = 3 * LANES
 """Processes without a context that wait in a batch: importing takes longer than a short grading."""
 
@@ -55,6 +61,27 @@ class PlanExpert:
 
     artifact: Artifact
     plans: dict[str, LaunchPlan] = field(default_factory=dict)
+
+
+class Room:
+    """Bytes on the card that jobs side by side may fill; who asks for more than is left waits."""
+
+    def __init__(self, size: int):
+        self.size, self._taken, self._change = size, 0, threading.Condition()
+
+    @contextmanager
+    def of(self, wanted: int) -> Iterator[None]:
+        """``wanted`` bytes for a block; the whole room for who wants more than there is."""
+        mine = min(wanted, self.size)
+        with self._change:
+            self._change.wait_for(lambda: self._taken + mine <= self.size)
+            self._taken += mine
+        try:
+            yield
+        finally:
+            with self._change:
+                self._taken -= mine
+                self._change.notify_all()
 
 
 class Worker:
@@ -87,10 +114,13 @@ class Worker:
 
 
 class Station:
-    """Use as a context manager, or call :meth:`close`; every process ends with it."""
+    """Use as a context manager, or call :meth:`close`; every process ends with it.
 
-    def __init__(self, gpu: Gpu):
-        self.gpu = gpu
+    ``start_s`` and ``sample_s`` are the seconds that an expert gets to come up and for one sample."""
+
+    def __init__(self, gpu: Gpu, *, start_s: float = START_S, sample_s: float = SAMPLE_S):
+        self.gpu, self.start_s, self.sample_s = gpu, start_s, sample_s
+        self.room = Room(gpu.memory * ROOM_PERCENT // 100)
         self.torch = Torch(gpu.index)
         self._spares: deque[Any] = deque()
         self._experts: dict[tuple[str, str], Lanes] = {}
@@ -140,6 +170,29 @@ class Station:
         with self._lock:
             pending = list(self._coming.values())
         wait(pending)  # what failed there says so where it is wanted
+        self._settle_spares()
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """As :meth:`settle` for a block, but experts that still come up are held still meanwhile."""
+        await_ends()
+        self._settle_spares()
+        with self._lock:
+            busy = {(k[0].rsplit("/", 1)[0], k[1]) for k, coming in self._coming.items() if not coming.done()}
+            lanes = [lane for key in busy if key in self._experts for lane in self._experts[key].lanes]
+        held: list[Any] = [
+            p for p in (getattr(x.process, "process", x.process) for x in lanes) if p is not None
+        ]
+        for process in held:
+            process.hold_still()
+        time.sleep(DRAIN_S if held else 0.0)
+        try:
+            yield
+        finally:
+            for process in held:
+                process.go_on()
+
+    def _settle_spares(self) -> None:
         with self._spare_lock:
             for process in tuple(self._spares):
                 if not process.begun:
@@ -151,30 +204,44 @@ class Station:
 
     # --- experts ---------------------------------------------------------------------------------
 
-    def expert_lanes(self, task: Task, expert: str) -> Lanes:
-        """The processes of an expert, kept for the whole life of the station."""
+    def expert_lanes(self, task: Task, expert: str, *, begin: bool = True) -> Lanes:
+        """The processes of an expert, kept until :meth:`dismiss`. With ``begin=False`` new ones only import
+        what they need, and leave the GPU alone until somebody opens the expert."""
         key = (task.family, expert)
         with self._lock:
             if key not in self._experts:
                 plan = panels.is_plan(task, expert)
                 side = "candidate" if plan else expert_side(task, expert)
                 count = LANES if plan else 1
-                lanes = [Lane(warm_process(side, self.gpu.index)) for _ in range(count)]
+                lanes = [Lane(warm_process(side, self.gpu.index, begin=begin)) for _ in range(count)]
                 self._experts[key] = Lanes(lanes)
             return self._experts[key]
 
     def open_expert(self, task: Task, expert: str, workload: Workload) -> Contestant:
         """The expert on fresh memory. Raises MachineError, and what ``start_expert`` raises."""
         lanes = self.expert_lanes(task, expert)
+        limits = {"start_s": self.start_s, "sample_s": self.sample_s}
         if not panels.is_plan(task, expert):
-            return lanes.open(lambda p: start_expert(task, expert, workload, self.gpu.index, process=p))
+            return lanes.open(
+                lambda p: start_expert(task, expert, workload, self.gpu.index, process=p, **limits)
+            )
         built = self.plan_expert(task, expert)
         if workload.name not in built.plans:
             built.plans[workload.name] = self.record_here(built.artifact, task, workload)
         plan = built.plans[workload.name]
         return lanes.open(
-            lambda p: start_replay(plan, built.artifact, task, workload, self.gpu.index, process=p)
+            lambda p: start_replay(plan, built.artifact, task, workload, self.gpu.index, process=p, **limits)
         )
+
+    def dismiss(self, family: str, expert: str) -> None:
+        """End the processes of an expert, whatever they do, and what was still to be brought up in them."""
+        with self._lock:
+            lanes = self._experts.pop((family, expert), None)
+            mine = [k for k in self._coming if k[0].startswith(f"{family}/") and k[1] == expert]
+            for key in mine:
+                self._coming.pop(key).cancel()
+        if lanes is not None:
+            lanes.close(waiting=False)
 
     def rest(self, task: Task, expert: str) -> None:
         """Let an expert that nobody plays against for now give its memory back: others need room."""
@@ -227,8 +294,9 @@ class Station:
         """Open ``expert`` on ``workload`` in a thread, once; those of one process one after the other."""
 
         def open_it() -> None:
-            self.open_expert(task, expert, workload)
-            self.rest(task, expert)
+            with self.room.of(2 * sum(task.nbytes(t, workload) for t in task.tensors)):
+                self.open_expert(task, expert, workload)
+                self.rest(task, expert)
 
         return self._beside((task.id, expert, workload.name), (task.family, expert), open_it)
 

@@ -27,7 +27,8 @@ class Standing(Model):
     """One expert on one bench workload. ``microseconds`` is the median of cold samples; an expert
     that did not run, was wrong, or *declined* (its library does not do this workload) has none and ``why``
     says so. ``largest_error`` is the largest
-    error as a fraction of its bound: the task's tolerance must accept every expert with a margin."""
+    error as a fraction of its bound: the task's tolerance must accept every expert with a margin;
+    ``seconds`` how long it held the GPU for this."""
 
     expert: str
     workload: str
@@ -37,6 +38,7 @@ class Standing(Model):
     largest_error: float | None = None
     versions: dict[str, str] = Field(default_factory=dict)
     why: str = ""
+    seconds: float = 0.0
 
 
 class TaskPanel(Model):
@@ -75,6 +77,11 @@ def as_expert(task: Task, expert: str) -> Task:
     may not (``library_policy`` of its entry in the panel)."""
     entry = next(e for e in task.experts if e.name == expert)
     return task.model_copy(update={"library_policy": entry.library_policy or task.library_policy})
+
+
+def slug_of(gpu_name: str) -> str:
+    """A file name for a kind of GPU: ``nvidia-h200``."""
+    return "-".join(gpu_name.lower().split())
 
 
 def users_directory() -> Path:

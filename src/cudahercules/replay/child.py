@@ -101,10 +101,14 @@ def serve(channel: Channel, context: Context, side: Side, keeper: Keeper) -> Non
             return
         try:
             _obey(order, channel, side, keeper)
+            continue
         except (DriverError, HerculesError, CannotReplay, AnswersDiffer, ExpertFailed, MemoryError) as error:
-            channel.send(failure(error))
-            if not isinstance(error, (AnswersDiffer, Declines)):
-                return
+            answer, goes_on = failure(error), isinstance(error, (AnswersDiffer, Declines))
+        if goes_on:  # the error held on to what was allocated until here
+            side.close()
+        channel.send(answer)
+        if not goes_on:
+            return
 
 
 def _obey(
@@ -141,8 +145,9 @@ def side_class(name: str) -> Callable[[Context, Keeper], Side]:
         from cudahercules.replay.library import LibrarySide
 
         return LibrarySide
-    from cudahercules.replay.expert import ExpertSide
+    from cudahercules.replay.expert import ExpertSide, import_torch
 
+    import_torch()  # seconds, which a process that waits has behind it when it begins
     return ExpertSide
 
 

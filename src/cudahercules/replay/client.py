@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -228,6 +229,18 @@ class GpuProcess:
         """Kill the process without waiting until its memory is back; :meth:`kill` must follow."""
         if not self.dead:
             kill_group(self.child.pid)
+
+    def hold_still(self) -> None:
+        """Stop the process and what it started, wherever they are, until :meth:`go_on`. What it had put on
+        the device already ends there."""
+        if not self.dead:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        if not self.dead:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.child.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """End the process and everything that it started, now."""

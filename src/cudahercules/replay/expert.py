@@ -39,7 +39,8 @@ _TORCH_NAMES = {
 }
 
 
-def _torch() -> Any:
+def import_torch() -> Any:
+    """The module. Raises MachineError if there is none."""
     try:
         import torch
     except ImportError as error:
@@ -49,7 +50,7 @@ def _torch() -> Any:
 
 def torch_dtype(dtype: DType) -> Any:
     """The torch type with the same storage; integers and complex types have NumPy's names."""
-    return getattr(_torch(), _TORCH_NAMES.get(dtype, dtype.value))
+    return getattr(import_torch(), _TORCH_NAMES.get(dtype, dtype.value))
 
 
 class ExpertSide:
@@ -59,7 +60,7 @@ class ExpertSide:
 
     def __init__(self, context: Context, keeper: Keeper):
         self.context, self.keeper = context, keeper
-        self.torch = _torch()
+        self.torch = import_torch()
         self.torch.cuda.set_device(context.device_number)
         self.torch.empty(1, device="cuda")  # torch's own context work happens now
         self._held: list[Any] = []
