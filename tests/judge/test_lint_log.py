@@ -4,7 +4,7 @@ import pytest
 
 from cudahercules.errors import UsageError
 from cudahercules.judge import lint_table
-from cudahercules.judge.lint import LintReport, LintRow
+from cudahercules.judge.lint import LintReport, LintRow, content_hash
 from cudahercules.judge.lint_log import append, finished, first_members, reports, shard
 from cudahercules.measure.panel import Standing, TaskPanel
 from cudahercules.task.load import all_tasks, load_task
@@ -15,7 +15,8 @@ def row(subject, sort, expected, outcome="ok", **more):
 
 
 def report(task, device="cpu", rows=(), **more):
-    return LintReport(task=task.id, release=task.release, device=device, seed="1", rows=tuple(rows), **more)
+    known = {"release": task.release, "content": content_hash(task), "seed": "1"}
+    return LintReport(task=task.id, device=device, rows=tuple(rows), **known, **more)
 
 
 @pytest.fixture
@@ -30,7 +31,8 @@ def test_what_is_in_the_file_is_known_again(tmp_path, gemm):
     append(file, mine)
     assert finished(file, [gemm], "cpu") == {gemm.id: mine}
     assert finished(file, [gemm], "gpu") == {}
-    assert finished(file, [gemm.model_copy(update={"release": "dev-changed"})], "cpu") == {}
+    assert finished(file, [gemm.model_copy(update={"title": "another"})], "cpu") == {gemm.id: mine}
+    assert finished(file, [gemm.model_copy(update={"mutants": gemm.mutants[1:]})], "cpu") == {}
 
 
 def test_the_last_of_several_lines_counts_and_a_cut_one_is_dropped(tmp_path, gemm):
@@ -116,3 +118,16 @@ def test_the_table_joins_what_two_judges_found(tmp_path, gemm, capsys):
     assert "in 0 of 3 workloads" in text and "a \\| b" in text and "6.0 s a task" in text
     assert '"torch_mm"' in (tmp_path / "nvidia-h200.json").read_text()
     assert lint_table.main([str(tmp_path / "nothing")]) == 2
+
+
+def test_a_change_of_the_familys_code_is_another_content(tmp_path, gemm):
+    import shutil
+
+    copy = tmp_path / "kernel/gemm"
+    shutil.copytree(gemm.directory, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    moved = gemm.model_copy(update={"directory": copy})
+    assert content_hash(moved) == content_hash(gemm)
+    (copy / "strategy.md").write_text("advice\n")
+    assert content_hash(moved) == content_hash(gemm)
+    (copy / "experts.py").write_text("# changed\n")
+    assert content_hash(moved) != content_hash(gemm)

@@ -110,10 +110,10 @@ def test_compiling_experts_begin_ahead_but_not_in_a_family_that_is_in_use(task, 
 def test_targets_of_a_member_share_what_experts_said(task):
     row = Standing(expert="library", workload="us_55", outcome="ranked", microseconds=50.0)
     gone = Standing(expert="other", workload="us_55", outcome="missing")
-    done = {(task.family, task.member): panel_of(task, row, gone)}
+    done = {(task.family, task.member): (task, panel_of(task, row, gone))}
     twin = task.model_copy(update={"target": Target.HOPPER, "id": task.id.replace("general", "hopper")})
     assert lint_gpu._twins(twin, done) == {("library", "us_55"): row}
-    assert lint_gpu._twins(twin.model_copy(update={"release": "dev-other"}), done) == {}
+    assert lint_gpu._twins(twin.model_copy(update={"workloads": task.workloads[1:]}), done) == {}
     assert lint_gpu._twins(twin.model_copy(update={"member": "fp16"}), done) == {}
 
 

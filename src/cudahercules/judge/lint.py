@@ -9,6 +9,7 @@ best answer that can be given with a margin of two while it rejects every answer
 from __future__ import annotations
 
 import datetime
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -49,11 +50,13 @@ class LintRow(Model):
 
 
 class LintReport(Model):
-    """``seed`` made the answers by machine (empty: they were left out). ``machine`` names the GPU and its
-    driver, ``panel`` is its ranking, ``seconds`` says where the time went; on a CPU there is none of them."""
+    """``content`` is :func:`content_hash` of the task, ``seed`` made the answers by machine (empty: they were
+    left out). ``machine`` names the GPU and its driver and ``panel`` is its ranking: neither on a CPU.
+    ``seconds`` says where the time went."""
 
     task: str
     release: str
+    content: str = ""
     device: Literal["gpu", "cpu"]
     seed: str
     rows: tuple[LintRow, ...]
@@ -92,6 +95,7 @@ def lint(
     return LintReport(
         task=task.id,
         release=task.release,
+        content=content_hash(task),
         device="cpu",
         seed=seed,
         rows=tuple(rows),
@@ -126,6 +130,7 @@ def lint_on_card(
             yield LintReport(
                 task=proven.task.id,
                 release=proven.task.release,
+                content=content_hash(proven.task),
                 device="gpu",
                 seed=mine,
                 rows=tuple(rows),
@@ -134,6 +139,20 @@ def lint_on_card(
                 panel=proven.panel,
                 seconds=proven.seconds,
             )
+
+
+NOT_PROVED = ("directory", "prompt_text", "title", "domain", "provenance", "released", "release", "digest")
+"""Fields of a task of which ``lint`` says nothing."""
+
+
+def content_hash(task: Task) -> str:
+    """Sixteen hex digits over what ``lint`` looks at: the task as it is loaded, and the family's code."""
+    total = hashlib.sha256(task.model_dump_json(exclude=set(NOT_PROVED)).encode())
+    for path in sorted(p for p in task.directory.rglob("*") if p.suffix in (".cu", ".cuh", ".h", ".py")):
+        name = path.relative_to(task.directory)
+        if not any(part.startswith((".", "__")) for part in name.parts):
+            total.update(f"\0{name.as_posix()}\0{path.stat().st_size}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:16]
 
 
 def _sound(task: Task) -> None:

@@ -60,6 +60,8 @@ LAST_S = 30.0
 """No wave begins with fewer seconds left."""
 CPU_SHARE = 4
 """Processors that compilers leave to what is timed."""
+SHARED = ("workloads", "tensors", "scalars", "constants", "tolerance")
+"""What must be the same of two targets of a member for an expert's standing to hold for both."""
 CHECKED = (WorkloadRole.SMOKE, WorkloadRole.CHECK)
 
 
@@ -86,7 +88,7 @@ def prove_on_card(
     ``at`` should be made with the limits of this module (``start_s=START_S, sample_s=SAMPLE_S``)."""
     groups = waves(tasks, at)
     shared = _Shared(at, [case for task in tasks for case in bundled(task)])
-    done: dict[tuple[str, str], TaskPanel] = {}
+    done: dict[tuple[str, str], tuple[Task, TaskPanel]] = {}
     try:
         for number, group in enumerate(groups):
             if deadline - time.monotonic() < LAST_S:
@@ -106,7 +108,8 @@ def prove_on_card(
                     notify(f"{task.id}: ranking the panel")
                     start = time.monotonic()
                     settled = {**known.get(task.id, {}), **_twins(task, done)}
-                    panel = done[task.family, task.member] = rank_panel(task, at, known=settled)
+                    panel = rank_panel(task, at, known=settled)
+                    done[task.family, task.member] = task, panel
                     seconds = {
                         "coming up": round(wave.seconds, 2),
                         "grading": round(sum(g.seconds for g in graded[task.id]), 2),
@@ -165,17 +168,18 @@ def _members(tasks: Iterable[Task]) -> list[Task]:
     return list({(t.family, t.member): t for t in reversed(list(tasks))}.values())[::-1]
 
 
-def _twins(task: Task, done: dict[tuple[str, str], TaskPanel]) -> dict[tuple[str, str], Standing]:
+def _twins(
+    task: Task, done: dict[tuple[str, str], tuple[Task, TaskPanel]]
+) -> dict[tuple[str, str], Standing]:
     """What is known of the same experts on the same member for another target: the same code on the same
-    workloads, which ``lint`` of both found in one family. A plan is built for its target."""
-    panel = done.get((task.family, task.member))
-    if panel is None or panel.release != task.release:
+    workloads. A plan is built for its target."""
+    twin, panel = done.get((task.family, task.member), (None, None))
+    if twin is None or panel is None or any(getattr(twin, f) != getattr(task, f) for f in SHARED):
         return {}
-    workloads = {w.name for w in task.workloads_of(WorkloadRole.BENCH)}
     return {
         (s.expert, s.workload): s
         for s in panel.standings
-        if s.outcome != "missing" and s.workload in workloads and not panels.is_plan(task, s.expert)
+        if s.outcome != "missing" and not panels.is_plan(task, s.expert)
     }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from cudahercules.errors import MachineError, UsageError
-from cudahercules.judge.lint import LintReport
+from cudahercules.judge.lint import LintReport, content_hash
 from cudahercules.task.model import Target, Task
 
 
@@ -39,7 +39,7 @@ def reports(path: Path) -> dict[str, LintReport]:
 
 
 def finished(path: Path, tasks: Iterable[Task], device: str) -> dict[str, LintReport]:
-    """The reports, by task, of those ``tasks`` that are in the file with their present release on ``device``.
+    """The reports, by task, of those ``tasks`` that are in the file with their present content on ``device``.
     A file that does not exist is made; a last line that was cut off is dropped from it. Raises UsageError."""
     if path.exists() and not path.is_file():
         raise UsageError(f"--resume {path}: this is no file; name a file of reports, or a new one")
@@ -55,7 +55,8 @@ def finished(path: Path, tasks: Iterable[Task], device: str) -> dict[str, LintRe
     return {
         task.id: report
         for task in tasks
-        if (report := known.get(f"{task.id} on {device}")) is not None and report.release == task.release
+        if (report := known.get(f"{task.id} on {device}")) is not None
+        and report.content == content_hash(task)
     }
 
 
