@@ -143,8 +143,8 @@ def inconsistencies(
     """Each (place, what is wrong) that the types alone cannot see."""
     yield from _names(family, constants)
     yield from _tensors(family, constants)
-    yield from _workloads(family, member)
     yield from _partitions(family, member, constants)
+    yield from _workloads(family, member)
     yield from _tolerances(family)
     yield from _files(family, directory)
     for target in {t for t in family.targets if family.targets.count(t) > 1}:
