@@ -241,3 +241,68 @@ def test_fewer_than_three_tf32_products_are_rejected(task):
         for left, right in ((rounded(a, 11), rounded(b, 11)), (a, rounded(b, 11)), (rounded(a, 11), b)):
             c = product(left.astype(float), right.astype(float), 512).astype(np.float32)
             assert case.misses(c=c.view(np.complex64)), case.workload.name
+
+
+# --- gemm_quaternion -----------------------------------------------------------------------------
+
+QUATERNION = tasks_of("kernel/gemm_quaternion")
+UNITS = {  # (left, right): (sign, unit) for 1, i, j, k
+    **{(0, u): (1, u) for u in range(4)},
+    **{(u, 0): (1, u) for u in range(4)},
+    **{(u, u): (-1, 0) for u in range(1, 4)},
+    (1, 2): (1, 3),
+    (2, 3): (1, 1),
+    (3, 1): (1, 2),
+    (2, 1): (-1, 3),
+    (3, 2): (-1, 1),
+    (1, 3): (-1, 2),
+}
+
+
+def right_factors(b):
+    """(k, n, 4) to (4k, 4n): what each component of a quaternion on the left is multiplied by."""
+    matrix = np.zeros((b.shape[0], 4, b.shape[1], 4), b.dtype)
+    for (left, right), (sign, unit) in UNITS.items():
+        matrix[:, left, :, unit] = sign * b[:, :, right]
+    return matrix.reshape(4 * b.shape[0], -1)
+
+
+def quaternion_product(case, multiply):
+    a, b = case.inputs["a"], right_factors(case.inputs["b"])
+    return multiply(a.reshape(len(a), -1), b).reshape(len(a), -1, 4)
+
+
+@each(QUATERNION)
+def test_quaternions_agree_with_the_table_of_units(task):
+    for case in cases(task, "smoke", "outer_product", seeds=(1,)):
+        exact = quaternion_product(case, lambda a, b: a.astype(float) @ b.astype(float))
+        np.testing.assert_allclose(case.reference["c"], exact, rtol=1e-9, atol=1e-12)
+
+
+@each(QUATERNION)
+def test_honest_quaternion_products_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(2, c=quaternion_product(case, product)), case.workload.name
+
+
+@each(QUATERNION)
+def test_three_tf32_products_of_quaternions_pass(task):
+    for case in cases(task, "odd", "positive", "outliers", "single_row", seeds=(3,)):
+        c = quaternion_product(case, lambda a, b: three_tf32(a, b, chunk=512))
+        assert not case.misses(2, c=c), case.workload.name
+
+
+@each(QUATERNION)
+def test_tf32_products_of_quaternions_are_rejected(task):
+    for case in cases(task):
+        if case.workload.name != "positive":  # terms of one sign: errors average out
+            c = quaternion_product(case, lambda a, b: product(rounded(a, 11), rounded(b, 11), 512))
+            assert case.misses(c=c), case.workload.name
+
+
+@each(QUATERNION)
+def test_quaternions_that_nearly_cancel_are_not_held_to_their_own_size(task):
+    """One in 10^7 has a fiftieth of the usual size; an honest error may be 2.5 times the usual one."""
+    bound = task.tolerance["c"]
+    assert 2.5 * bound.l2 / 2 / bound.row_floor <= bound.row_l2 / 1.5
+    assert bound.row_floor > 1 / 50

@@ -1,0 +1,23 @@
+// expect: incorrect — multiplies by the conjugate of B's quaternion, as rotations do
+#include "solve.h"
+
+__global__ void multiply(const float4* a, const float4* b, float4* c, int64_t m, int64_t n, int64_t k) {
+    int64_t column = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
+    if (row >= m || column >= n) return;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);  // w, x, y, z: the real part is the member .x
+    for (int64_t p = 0; p < k; ++p) {
+        float4 u = a[row * k + p], v = b[p * n + column];
+        v = make_float4(v.x, -v.y, -v.z, -v.w);
+        sum.x += u.x * v.x - u.y * v.y - u.z * v.z - u.w * v.w;
+        sum.y += u.x * v.y + u.y * v.x + u.z * v.w - u.w * v.z;
+        sum.z += u.x * v.z - u.y * v.w + u.z * v.x + u.w * v.y;
+        sum.w += u.x * v.w + u.y * v.z - u.z * v.y + u.w * v.x;
+    }
+    c[row * n + column] = sum;
+}
+
+extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k, cudaStream_t stream) {
+    dim3 threads(32, 8), blocks((unsigned)((n + 31) / 32), (unsigned)((m + 7) / 8));
+    multiply<<<blocks, threads, 0, stream>>>((const float4*)a, (const float4*)b, (float4*)c, m, n, k);
+}
