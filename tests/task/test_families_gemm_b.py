@@ -131,7 +131,7 @@ def weight(case, j, p):
 
 def mixed_product(case, activations=f32, weights=None, sums=f32):
     """One group after the other. ``weights`` rounds scaled weights; without it a group's sum is scaled, which
-    ``sums`` rounds after each step of a tensor core."""
+    ``sums`` rounds after every four products."""
     m, n, groups = (case.sizes[name] for name in ("m", "n", "groups"))
     a = activations(case.inputs["a"].astype(f32))
     q = np.array([[weight(case, j, p) for p in range(groups * 128)] for j in range(n)], f32)
@@ -142,9 +142,9 @@ def mixed_product(case, activations=f32, weights=None, sums=f32):
             total += a[:, g] @ weights(q[:, g] * scale).T
             continue
         part = np.zeros_like(total)
-        for p in range(0, 128, 16):
-            part = sums(part + a[:, g, p : p + 16] @ q[:, g, p : p + 16].T)
-        total += part * scale[:, 0]
+        for p in range(0, 128, 4):
+            part = sums(part + a[:, g, p : p + 4] @ q[:, g, p : p + 4].T)
+        total = sums(total + part * scale[:, 0])
     return {"c": total}
 
 
