@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -127,12 +126,39 @@ def test_lint_prints_a_table(hercules, family):
     assert "2 % of rows not written" in out and " 0 failed" in out
 
 
-@pytest.mark.slow
-def test_every_bundled_task_proves_itself(hercules):
-    ended = hercules("lint", "--device", "cpu", "--json")
-    reports = [json.loads(line) for line in ended.out.splitlines()]
-    failed = [(r["task"], row) for r in reports for row in r["rows"] if row["outcome"] == "failed"]
-    assert failed == [] and ended.code == 0
+def test_lint_goes_on_where_it_stopped(hercules, family, tmp_path):
+    file, name = tmp_path / "lint.jsonl", family()
+    first = hercules("lint", name, "--device", "cpu", "--resume", file, "--json")
+    again = hercules("lint", name, "--device", "cpu", "--resume", file, "--json")
+    assert first.code == again.code == 0 and again.json == first.json
+    assert len(file.read_text().splitlines()) == 1
+    anew = hercules("lint", name, "--device", "cpu", "--resume", file, "--again", "--json")
+    assert anew.json["seed"] != first.json["seed"] and len(file.read_text().splitlines()) == 2
+
+
+def test_lint_says_what_its_budget_left(hercules, monkeypatch):
+    import time
+
+    from cudahercules.cli import linting
+
+    clock = iter([0.0, *[100.0] * 9])
+    monkeypatch.setattr(linting, "time", type("Clock", (), {"monotonic": lambda: next(clock)}))
+    ended = hercules("lint", "kernel/gemm", "--device", "cpu", "--budget", "50")
+    assert time.monotonic() > 0 and ended.code == 10 and ended.out == ""
+    assert "kernel/gemm/fp32@general, and" in ended.err and "more left of" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--members", "some"), "give all or first"),
+        (("--shard", "5/4"), "as in 2/8"),
+        (("--no-answers",), "is for a GPU"),
+    ],
+)
+def test_lint_refuses_options_that_make_no_sense(hercules, options, says):
+    ended = hercules("lint", "kernel/gemm", "--device", "cpu", *options)
+    assert ended.code == 2 and says in ended.err and "Traceback" not in ended.err
 
 
 @pytest.mark.slow

@@ -147,7 +147,8 @@ NOT_PROVED = ("directory", "prompt_text", "title", "domain", "provenance", "rele
 
 def content_hash(task: Task) -> str:
     """Sixteen hex digits over what ``lint`` looks at: the task as it is loaded, and the family's code."""
-    total = hashlib.sha256(task.model_dump_json(exclude=set(NOT_PROVED)).encode())
+    loaded = task.model_dump_json(exclude=set(NOT_PROVED), exclude_defaults=True)
+    total = hashlib.sha256(loaded.encode())
     for path in sorted(p for p in task.directory.rglob("*") if p.suffix in (".cu", ".cuh", ".h", ".py")):
         name = path.relative_to(task.directory)
         if not any(part.startswith((".", "__")) for part in name.parts):
