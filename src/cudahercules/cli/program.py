@@ -18,6 +18,7 @@ from cudahercules.cli import (
     iterating,
     linting,
     machine,
+    opponents,
     proving,
     releasing,
 )
@@ -62,6 +63,7 @@ for group in (
     proving,
     attacking,
     machine,
+    opponents,
 ):
     for name, command in group.COMMANDS.items():
         app.command(name)(command)
