@@ -15,7 +15,11 @@ from cudahercules.task.load import all_tasks, load_task
 from cudahercules.task.model import WorkloadRole
 
 f32 = np.float32
-FAMILIES = ("module/layernorm_bwd", "module/parallel_layernorm_fwd")
+FAMILIES = (
+    "module/layernorm_bwd",
+    "module/parallel_layernorm_fwd",
+    "module/parallel_layernorm_bwd",
+)
 TASKS = [t for t in all_tasks() if t.family in FAMILIES]
 each = pytest.mark.parametrize("task", TASKS, ids=[t.id for t in TASKS])
 
@@ -75,9 +79,19 @@ def parallel_by_rows(x, eps):
     return {name: np.array(rows) for name, rows in got.items()}
 
 
+def parallel_backward_by_rows(x):
+    """Each branch by itself, and their sum with what arrives at x."""
+    branches = [backward_by_rows({**x, "dy": x["dz" + k], "weight": x["weight" + k]}) for k in "01"]
+    got = {"dx0": x["dx"] + branches[0]["dx"] + branches[1]["dx"]}
+    for k, branch in enumerate(branches):
+        got |= {f"{name}{k}": branch[name] for name in ("dweight", "dbias")}
+    return got
+
+
 PLAIN = {
     "module/layernorm_bwd": lambda x, eps: backward_by_rows(x),
     "module/parallel_layernorm_fwd": parallel_by_rows,
+    "module/parallel_layernorm_bwd": lambda x, eps: parallel_backward_by_rows(x),
 }
 
 
@@ -121,6 +135,30 @@ def test_the_backward_pass_is_the_derivative_of_the_forward_pass():
         direction = random.normal(size=start.shape)
         numeric = slope(lambda v, f=output: (dy * f(v)).sum(), start, direction)
         assert (got[name] * direction).sum() == pytest.approx(numeric, rel=1e-6), name
+
+
+def test_the_parallel_backward_pass_is_the_derivative_of_the_parallel_forward_pass():
+    task = load_task("module/parallel_layernorm_bwd/fp32_256")
+    inputs = wide_inputs(task, named(task, "odd"))
+    x, zero = inputs["x"], np.zeros(256)
+    inputs["mean"], inputs["rstd"] = x.mean(axis=1), 1 / x.std(axis=1)
+    got = reference(task, named(task, "odd"), inputs)
+
+    def loss(at, weight0=inputs["weight0"], bias0=zero, weight1=inputs["weight1"], bias1=zero):
+        z0, z1 = normalised(at, weight0, bias0), normalised(at, weight1, bias1)
+        return (inputs["dz0"] * z0).sum() + (inputs["dz1"] * z1).sum() + (inputs["dx"] * at).sum()
+
+    random = np.random.default_rng(2)
+    for name, start, along in (
+        ("dx0", x, loss),
+        ("dweight0", inputs["weight0"], lambda v: loss(x, weight0=v)),
+        ("dbias0", zero, lambda v: loss(x, bias0=v)),
+        ("dweight1", inputs["weight1"], lambda v: loss(x, weight1=v)),
+        ("dbias1", zero, lambda v: loss(x, bias1=v)),
+    ):
+        direction = random.normal(size=start.shape)
+        numeric = slope(along, start, direction)
+        assert (got[name] * direction).sum() == pytest.approx(numeric, rel=1e-5), name
 
 
 # --- honest arithmetic in fp32 -------------------------------------------------------------------
@@ -168,7 +206,24 @@ def parallel(x, eps, rounded=lambda v: v):
     return {"x": total, "mean": mean[:, 0], "rstd": rstd, **z}
 
 
-HONEST = {"module/layernorm_bwd": backward, "module/parallel_layernorm_fwd": parallel}
+def parallel_backward(x, eps, rounded=lambda v: v):
+    hidden = f32(x["x"].shape[1])
+    rstd = x["rstd"][:, None]
+    dz = [x["dz0"].astype(f32), x["dz1"].astype(f32)]
+    normal = (x["x"].astype(f32) - x["mean"][:, None]) * rstd
+    weighted = dz[0] * x["weight0"].astype(f32) + dz[1] * x["weight1"].astype(f32)
+    along, level = block_sum(weighted * normal) / hidden, block_sum(weighted) / hidden
+    got = {"dx0": x["dx"].astype(f32) + rstd * (weighted - level - normal * along)}
+    for k in (0, 1):
+        got |= {f"dweight{k}": running(dz[k] * normal, rounded), f"dbias{k}": running(dz[k], rounded)}
+    return got
+
+
+HONEST = {
+    "module/layernorm_bwd": backward,
+    "module/parallel_layernorm_fwd": parallel,
+    "module/parallel_layernorm_bwd": parallel_backward,
+}
 
 
 def made(task, workload, seed=3):
