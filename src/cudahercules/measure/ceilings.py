@@ -76,10 +76,19 @@ def floor_us(work: Work, ceilings: Ceilings, dtype: DType) -> float:
     return 1e6 * max(memory, work.flops / figure.value if figure else 0.0)
 
 
+def rates(ceilings: Ceilings, dtype: DType, *, measured: bool = True) -> tuple[float, float | None]:
+    """Bytes and operations a second at best: as measured where they were (the datasheet's otherwise), or as
+    the datasheet says. The second is None where nothing is known about ``dtype``."""
+    bandwidth, rate = ceilings.bandwidth_datasheet, ceilings.flops_datasheet.get(dtype)
+    if measured:
+        bandwidth = ceilings.bandwidth_measured or bandwidth
+        rate = ceilings.flops_measured.get(dtype) or rate
+    return bandwidth.value, rate.value if rate else None
+
+
 def ceiling_us(work: Work, ceilings: Ceilings, dtype: DType) -> float:
     """The time of the textbook algorithm at the best rates that were measured on such a GPU (the
     datasheet's where none was): the larger of its memory and its arithmetic."""
-    bandwidth = ceilings.bandwidth_measured or ceilings.bandwidth_datasheet
-    rate = ceilings.flops_measured.get(dtype) or ceilings.flops_datasheet.get(dtype)
-    memory = (work.bytes_read + work.bytes_written) / bandwidth.value
-    return 1e6 * max(memory, work.flops / rate.value if rate else 0.0)
+    bandwidth, rate = rates(ceilings, dtype)
+    memory = (work.bytes_read + work.bytes_written) / bandwidth
+    return 1e6 * max(memory, work.flops / rate if rate else 0.0)

@@ -228,6 +228,8 @@ def _standings(tasks: tuple[Task, ...]) -> str:
             )
             text += "[card's ceiling](../measurement.md#the-opponent) the fastest reaches:\n\n"
             text += _table(("task", "workload", "experts", "of the ceiling"), rows)
+            if tasks[0].opponent_note:
+                text += f"\nWhy no more: {_words(tasks[0].opponent_note)}\n"
             if older:
                 text += "\nSome of these were ranked for an earlier release of the task.\n"
     return text

@@ -109,6 +109,7 @@ class FamilyFile(Model):
     hostile: tuple[Hostile, ...] = ()
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     provenance: str = ""
+    opponent_note: str = ""
     released: dict[str, Answer] = Field(default={})
 
     @field_validator("candidates", mode="before")

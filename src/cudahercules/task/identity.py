@@ -3,7 +3,8 @@
 That is the task as it is loaded (interface, prompt, workloads, bounds, panel), the family's ``family.py`` and
 ``experts.py``, and the sources of experts of ours. Honest solutions, mutants and hostile candidates prove the
 bounds but judge nobody; ``strategy.md`` is advice; ``provenance`` and ``released`` say where a problem comes
-from. None of these changes the hash, and neither do comments in ``task.yaml``.
+from, ``opponent_note`` why its experts are no faster. None of these changes the hash, and neither do comments
+in ``task.yaml``.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any
 from cudahercules.task.model import Task
 
 _JUDGES_NOBODY: dict[str, Any] = {
-    **dict.fromkeys(("domain", "directory", "provenance", "released", "digest", "release"), True),
+    **dict.fromkeys(("domain", "directory", "provenance", "opponent_note"), True),
+    **dict.fromkeys(("released", "digest", "release"), True),
     **dict.fromkeys(("mutants", "hostile", "candidates", "beyond_emulator"), True),
     "experts": {"__all__": {"title", "packages", "source"}},
 }

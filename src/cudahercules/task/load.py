@@ -272,6 +272,7 @@ def _expand(
             library_policy=family.library_policy,
             lower_precision=family.lower_precision,
             provenance=family.provenance,
+            opponent_note=family.opponent_note,
             released={n: a for n, a in family.released.items() if f"{member}@{target.value}" in a.tasks},
             release="",
         )

@@ -400,6 +400,7 @@ class Task(Model):
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     lower_precision: dict[Name, DType] = {}  # output -> a precision that the bound must reject
     provenance: str = ""
+    opponent_note: str = ""  # why no opponent comes near the ceiling, where that is so
     released: dict[str, Answer] = {}  # of the release's tasks, those that this one answers for
     digest: str = ""  # 64 hex digits over what candidates are judged by
     release: str
