@@ -6,6 +6,7 @@ import ast
 import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -288,15 +289,16 @@ def _tolerances(family: FamilyFile) -> Iterator[tuple[Location, str]]:
 
 
 def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]]:
+    folder = directory.resolve()
     for i, candidate in enumerate(family.candidates):
-        if not _lies_in(directory, candidate.file):
+        if not _lies_in(folder, candidate.file):
             yield ("candidates", i), f"{candidate.file}: there is no such file in the family's folder"
         for pattern in candidate.only:
             if not any(fnmatchcase(m, pattern) for m in family.members):
                 yield ("candidates", i, "only"), f"no member matches {pattern!r}"
     for kind, entries in (("mutants", family.mutants), ("hostile", family.hostile)):
         for i, entry in enumerate(entries):
-            if not _lies_in(directory, entry.file):
+            if not _lies_in(folder, entry.file):
                 yield (kind, i, "file"), f"{entry.file}: there is no such file in the family's folder"
             for verdict in entry.verdicts:
                 if verdict not in VERDICT_KINDS:
@@ -327,18 +329,24 @@ def _released(family: FamilyFile) -> Iterator[tuple[Location, str]]:
             yield ("released", name, "repaired"), "must be one line (or a folded text, >-)"
 
 
-def _lies_in(directory: Path, name: str) -> bool:
+def _lies_in(folder: Path, name: str) -> bool:
+    """Whether the file is there, below ``folder`` (resolved)."""
     if "\0" in name:  # no file can be named so, and pathlib raises
         return False
-    path = (directory / name).resolve()
-    return path.is_relative_to(directory.resolve()) and path.exists()
+    path = (folder / name).resolve()
+    return path.is_relative_to(folder) and path.exists()
 
 
-def _functions(path: Path) -> set[str]:
+def _functions(path: Path) -> frozenset[str]:
     """Names of the functions that a Python file defines, read without running it; none if it is missing.
     Raises SyntaxError or ValueError if it is no Python."""
     try:
-        tree = ast.parse(path.read_bytes())
+        return _defined(path.read_bytes())
     except OSError:
-        return set()
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        return frozenset()
+
+
+@lru_cache(maxsize=256)
+def _defined(source: bytes) -> frozenset[str]:
+    """Every member of a family asks for the same file."""
+    return frozenset(node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))
