@@ -4,6 +4,7 @@ Everything is simulated with NumPy; `hercules lint` repeats it with compiled can
 """
 
 import array_api_compat.numpy as xnp
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -306,3 +307,56 @@ def test_quaternions_that_nearly_cancel_are_not_held_to_their_own_size(task):
     bound = task.tolerance["c"]
     assert 2.5 * bound.l2 / 2 / bound.row_floor <= bound.row_l2 / 1.5
     assert bound.row_floor > 1 / 50
+
+
+# --- gemm_gather_scatter -------------------------------------------------------------------------
+
+GATHER = tasks_of("kernel/gemm_gather_scatter")
+LOWER = {"fp16": ml_dtypes.bfloat16, "bf16": ml_dtypes.float8_e4m3fn}
+
+
+def through(x, dtype):
+    """Values as they are after a round trip through another type, in fp32."""
+    return x.astype(np.float32).astype(dtype).astype(np.float32)
+
+
+def gathered(case, operand=np.float32, products=np.float32):
+    x = case.inputs
+    rows = product(through(x["a"], operand)[x["gather"]], through(x["b"], operand), group=16)
+    d = x["d"].copy()
+    np.add.at(d, x["scatter"], through(rows, products))
+    return d
+
+
+@each(GATHER)
+def test_gathered_products_agree_with_loops(task):
+    for case in cases(task, "smoke", "one_source", "few_pairs", seeds=(1,)):
+        x = {name: value.astype(np.float64) for name, value in case.inputs.items()}
+        expected = x["d"].copy()
+        for source, target in zip(case.inputs["gather"], case.inputs["scatter"], strict=True):
+            expected[target] += x["a"][source] @ x["b"]
+        np.testing.assert_allclose(case.reference["d"], expected, rtol=1e-11, atol=1e-12)
+
+
+@each(GATHER)
+def test_honest_gathered_products_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(2, d=gathered(case)), case.workload.name
+
+
+@each(GATHER)
+def test_gathered_products_that_pass_through_few_bits_are_rejected(task):
+    storage = task.tensors[0].dtype.numpy
+    for case in cases(task):
+        assert case.misses(d=gathered(case, operand=LOWER[task.member])), case.workload.name
+        if case.workload.name != "few_pairs":  # hardly any row changes
+            assert case.misses(d=gathered(case, products=storage)), case.workload.name
+
+
+@each(GATHER)
+def test_a_row_that_no_pair_names_must_stay(task):
+    for case in cases(task, "odd", "few_pairs", "one_target"):
+        d = gathered(case)
+        spared = next(i for i in range(len(d)) if i not in case.inputs["scatter"])
+        d[spared] = 0
+        assert case.misses(d=d), case.workload.name
