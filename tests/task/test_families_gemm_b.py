@@ -1,4 +1,4 @@
-"""mqa_logits and gemm_mixed_dtype: references against plain ones, and bounds that tell honest arithmetic from wrong.
+"""Families of products with few bits: references against plain ones, bounds that tell honest from wrong.
 
 Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
 """
@@ -13,6 +13,7 @@ from cudahercules.task.load import family_module
 
 MQA = tasks_of("kernel/mqa_logits", "hopper")
 MIXED = tasks_of("kernel/gemm_mixed_dtype", "hopper")
+GROUPED = tasks_of("kernel/gemm_mixed_dtype_grouped", "hopper")
 
 
 # --- mqa_logits ----------------------------------------------------------------------------------
@@ -180,3 +181,68 @@ def test_e4m3_activations_and_bf16_sums_are_rejected(task):
         assert case.misses(mixed_product(case, activations=e4m3)), case.workload.name
     for case in cases(task, "deep", seeds=(3,)):
         assert case.misses(mixed_product(case, sums=bf16)), case.workload.name
+
+
+# --- gemm_mixed_dtype_grouped --------------------------------------------------------------------
+
+
+def nibbles(task, stored):
+    """Weights without scales from their bytes, along the last axis."""
+    if task.member != "int4":
+        return stored.astype(f32)
+    low, high = (stored & 15).astype(np.int32), (stored >> 4).astype(np.int32)
+    pairs = np.stack([low, high], axis=-1).reshape(*stored.shape[:-1], -1)
+    return np.where(pairs & 8, pairs - 16, pairs).astype(f32)
+
+
+def grouped_product(case, activations=f32, weights=f32, expert_of=None):
+    """Row after row, each with the weights of its expert."""
+    lengths, rows = case.inputs["length"].tolist(), case.sizes["rows"]
+    experts = (
+        [e for e, length in enumerate(lengths) for _ in range(length)] if expert_of is None else expert_of
+    )
+    scale = np.repeat(case.inputs["scale"].astype(f32), 128, axis=1)  # (experts, k, n)
+    q = nibbles(case.task, case.inputs["w"]).reshape(len(lengths), case.sizes["n"], -1)
+    a = activations(case.inputs["a"].astype(f32)).reshape(rows, -1)
+    return {"c": np.stack([weights(q[e] * scale[e].T) @ a[i] for i, e in enumerate(experts)])}
+
+
+@each(GROUPED)
+def test_grouped_products_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", "many_empty", seeds=(1,)):
+        scale, q = case.inputs["scale"].astype(float), nibbles(task, case.inputs["w"]).astype(float)
+        ends = np.cumsum(case.inputs["length"])
+        assert ends[-1] == case.sizes["rows"]
+        for i in (0, case.sizes["rows"] - 1):
+            expert = int(np.searchsorted(ends, i, side="right"))
+            x = case.inputs["a"][i].astype(float).reshape(-1)
+            for j in range(case.sizes["n"]):
+                terms = [
+                    x[p] * q[expert, j, p // 128, p % 128] * scale[expert, p // 128, j] for p in range(x.size)
+                ]
+                assert case.reference["c"][i, j] == pytest.approx(math.fsum(terms), rel=1e-9, abs=1e-12)
+
+
+@each(GROUPED)
+def test_grouped_products_pass_with_a_margin_of_two(task):
+    for case in cases(task, seeds=(11,)):
+        assert not case.misses(grouped_product(case), margin=2), case.workload.name
+        assert not case.misses(grouped_product(case, weights=bf16), margin=2), case.workload.name
+
+
+@each(GROUPED)
+def test_e4m3_activations_and_wrong_experts_are_rejected(task):
+    for case in cases(task, "odd", "many_empty", "skewed", "wide_scales", "outliers", seeds=(2,)):
+        rows, experts = case.sizes["rows"], case.sizes["experts"]
+        assert case.misses(grouped_product(case, activations=e4m3)), case.workload.name
+        even = [i * experts // rows for i in range(rows)]
+        assert case.misses(grouped_product(case, expert_of=even)), case.workload.name
+
+
+@each(GROUPED)
+def test_lengths_add_up_to_the_rows(task):
+    (length,) = (t for t in task.tensors if t.name == "length")
+    for workload in task.workloads:
+        values, sizes = task.distribution(length, workload), workload.dimensions
+        total = values.total if values.kind == "partition" else values.value * sizes["experts"]
+        assert total == sizes["rows"], workload.name

@@ -8,9 +8,9 @@ from functools import cache
 
 
 def triton_decoding(inputs, outputs, sizes, scalars):
-    """Our own Triton kernel: the transposed product, with weights decoded into the register operand of Hopper's
-    warpgroup products and a sum a group that is scaled in fp32. Four-bit weights are repacked so that a byte holds
-    weights 64 apart. The tile is autotuned."""
+    """Our own Triton kernel: the transposed product, with weights decoded into the register operand of
+    Hopper's warpgroup products and a sum a group that is scaled in fp32. Four-bit weights are repacked so
+    that a byte holds weights 64 apart. The tile is autotuned."""
     import torch
 
     kernel, ceil = _kernel()
@@ -70,7 +70,7 @@ def mslk_shuffled(inputs, outputs, sizes, scalars):
     import mslk.gemm  # registers torch.ops.mslk
     import torch
 
-    m, n, groups = sizes["m"], sizes["n"], sizes["groups"]
+    m, n = sizes["m"], sizes["n"]
     a, scale = inputs["a"].view(m, -1), inputs["scale"]
     w = inputs["w"].view(n, -1).view(torch.int8)
     zero = torch.zeros_like(scale)
