@@ -14,12 +14,15 @@ from small_cases import Case, bf16, e4m3, f32, fp32, small_workloads, tasks_of, 
 from cudahercules.task.load import family_module
 
 ALWAYS = {
-    "hdim64_fp16_full",
-    "hdim32_bf16_causal",
-    "hdim96_fp16_causal",
-    "hdim128_bf16_full",
-    "hdim192_fp16_full",
-    "hdim256_bf16_causal",
+    "module/attention_fwd": (
+        "hdim64_fp16_full",
+        "hdim32_bf16_causal",
+        "hdim96_fp16_causal",
+        "hdim128_bf16_full",
+        "hdim192_fp16_full",
+        "hdim256_bf16_causal",
+    ),
+    "module/attention_fwd_split": ("hdim64_fp16_full", "hdim96_fp16_causal", "hdim256_bf16_causal"),
 }
 
 
@@ -35,23 +38,37 @@ def cases(task, *names, seeds=(11,)):
 
 
 def each(tasks):
-    marks = {t.member: () if t.member in ALWAYS else (pytest.mark.slow,) for t in tasks}
+    """One run a task, in the slow tier but for a few."""
     return pytest.mark.parametrize(
-        "task", [pytest.param(t, id=t.member, marks=marks[t.member]) for t in tasks]
+        "task",
+        [
+            pytest.param(
+                t,
+                id=f"{t.family.removeprefix('module/')}-{t.member}",
+                marks=() if t.member in ALWAYS[t.family] else (pytest.mark.slow,),
+            )
+            for t in tasks
+        ],
     )
 
 
 FORWARD = tasks_of("module/attention_fwd")
-EVERY = [*FORWARD]
+SPLIT = tasks_of("module/attention_fwd_split")
+EVERY = [*FORWARD, *SPLIT]
 
 
-# --- attention_fwd -------------------------------------------------------------------------------
+def by_head(x, case):
+    """A tensor (batch, head, position, element), whatever the family's layout; its own inverse."""
+    return np.swapaxes(x, 1, 2) if case.task.family == "module/attention_fwd_split" else x
 
 
-def attention(case, lower=fp32, skipped=0.0, scales=None, top_left=False, tile=64):
+# --- attention_fwd and attention_fwd_split -------------------------------------------------------
+
+
+def attention(case, lower=fp32, skipped=0.0, scales=None, top_left=False, tile=64, shrinking=True):
     """Online softmax over tiles of keys, as fused kernels do it; weights are rounded to the storage type."""
     sizes, storage = case.sizes, through(case.task.outputs[0].dtype.numpy)
-    q, k, v = (lower(case.inputs[name]) for name in "qkv")
+    q, k, v = (by_head(lower(case.inputs[name]), case) for name in "qkv")
     group = sizes["q_heads"] // sizes["kv_heads"]
     k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     scale = np.full(sizes["q_heads"], case.workload.scalars["scale"], f32) if scales is None else scales
@@ -65,20 +82,22 @@ def attention(case, lower=fp32, skipped=0.0, scales=None, top_left=False, tile=6
     with np.errstate(all="ignore"):
         for first in range(0, kept, tile):
             piece = score[..., first : min(first + tile, kept)]
-            larger = np.maximum(largest, piece.max(axis=-1))
+            larger = np.maximum(largest, piece.max(axis=-1)) if shrinking else piece.max(axis=-1)
             base = np.where(np.isinf(larger), f32(0), larger)
-            shrink, weights = np.exp(largest - base), np.exp(piece - base[..., None])
+            shrink = np.exp(largest - base) if shrinking else np.where(np.isinf(largest), f32(0), f32(1))
+            weights = np.exp(piece - base[..., None])
             total = total * shrink + weights.sum(axis=-1, dtype=f32)
             sums = sums * shrink[..., None] + storage(weights) @ v[..., first : first + piece.shape[-1], :]
             largest = larger
-        return {"o": sums / total[..., None], "lse": largest + np.log(total)}
+        return {"o": by_head(sums / total[..., None], case), "lse": largest + np.log(total)}
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_attention_agrees_with_a_plain_one(task):
     for case in cases(task, "smoke"):
         sizes, scale = case.sizes, case.workload.scalars["scale"]
-        q, k, v = (case.inputs[name].astype(float) for name in "qkv")
+        q, k, v = (by_head(case.inputs[name].astype(float), case) for name in "qkv")
+        o, lse = by_head(case.reference["o"], case), case.reference["lse"]
         for h in range(sizes["q_heads"]):
             keys, values = (x[0, h // (sizes["q_heads"] // sizes["kv_heads"])] for x in (k, v))
             for i in range(sizes["q_len"]):
@@ -86,8 +105,8 @@ def test_attention_agrees_with_a_plain_one(task):
                 weights = [math.exp(scale * math.fsum(q[0, h, i] * keys[j])) for j in range(seen)]
                 total = math.fsum(weights)
                 expected = sum(w / total * values[j] for j, w in enumerate(weights))
-                np.testing.assert_allclose(case.reference["o"][0, h, i], expected, rtol=1e-10, atol=1e-13)
-                assert case.reference["lse"][0, h, i] == pytest.approx(math.log(total), rel=1e-12)
+                np.testing.assert_allclose(o[0, h, i], expected, rtol=1e-10, atol=1e-13)
+                assert lse[0, h, i] == pytest.approx(math.log(total), rel=1e-12)
 
 
 @each(FORWARD)
@@ -99,28 +118,27 @@ def test_pieces_of_the_queries_agree_with_the_whole(task, monkeypatch):
         np.testing.assert_allclose(piece, whole.reference[name], rtol=1e-12, atol=1e-14)
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_fused_attention_passes_with_a_margin_of_two(task):
     for case in cases(task):
         assert not case.misses(attention(case), margin=2), case.workload.name
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_the_lower_precision_of_operands_is_rejected(task):
     lower = bf16 if "fp16" in task.member else e4m3
     for case in cases(task):
         assert "o" in case.misses(attention(case, lower=lower)), case.workload.name
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_two_percent_of_the_keys_left_out_is_rejected(task):
-    for case in cases(task, "long", "one_query", "equal_weights"):
+    another = "one_query" if task in FORWARD else "grouped_heads"
+    for case in cases(task, "long", another, "equal_weights"):
         assert case.misses(attention(case, skipped=0.02)) == ["o", "lse"], case.workload.name
-    for case in cases(task, "past_the_tile"):  # of causal queries, only the last two see what is left out
-        assert "lse" in case.misses(attention(case, skipped=0.02))
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_a_shifted_log_sum_exp_is_rejected(task):
     for case in cases(task):
         honest = attention(case)
@@ -131,21 +149,28 @@ def test_a_shifted_log_sum_exp_is_rejected(task):
         assert case.misses({**honest, "lse": honest["lse"] / f32(math.log(2))}) == ["lse"]
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_a_wrong_scale_in_one_head_is_rejected(task):
-    for case in cases(task, "grouped_heads", "other_scale", "odd"):
+    for case in cases(task, "grouped_heads", "other_scale"):
         scales = np.full(case.sizes["q_heads"], case.workload.scalars["scale"], f32)
         scales[-1] *= f32(1.02)
         assert case.misses(attention(case, scales=scales)) == ["o", "lse"], case.workload.name
 
 
-@each([t for t in FORWARD if t.constants["causal"]])
+@each([t for t in EVERY if t.constants["causal"]])
 def test_a_mask_at_the_wrong_corner_is_rejected(task):
-    for case in cases(task, "past_the_tile", "grouped_heads", "long"):
+    longer_past = ("past_the_tile", "grouped_heads", "long") if task in FORWARD else ("verify", "long")
+    for case in cases(task, *longer_past):
         assert case.misses(attention(case, top_left=True)) == ["o", "lse"], case.workload.name
 
 
-@each(FORWARD)
+@each(SPLIT)
+def test_parts_that_are_not_shrunk_to_a_common_maximum_are_rejected(task):
+    for case in cases(task, "long", "grouped_heads", "past_the_part", "dominant_key"):
+        assert "o" in case.misses(attention(case, tile=128, shrinking=False)), case.workload.name
+
+
+@each(EVERY)
 def test_queries_see_a_key_in_every_workload(task):
     for workload in task.workloads:
         sizes = task.sizes(workload)
@@ -154,7 +179,7 @@ def test_queries_see_a_key_in_every_workload(task):
         assert workload.scalars["scale"] > 0, workload.name
 
 
-@each(FORWARD)
+@each(EVERY)
 def test_flops_count_visible_pairs(task):
     sizes = {"batch": 2, "q_heads": 3, "q_len": 5, "kv_len": 9, **task.constants}
     pairs = int(np.tri(5, 9, 4).sum()) if task.constants["causal"] else 45
