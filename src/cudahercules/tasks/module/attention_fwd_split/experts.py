@@ -10,8 +10,8 @@ SPLITS = (2, 4, 8, 16, 32, 64, 128)
 
 
 def warp_rings(inputs, outputs, sizes, scalars):
-    """Our own kernel in warp_rings.cu. An expert with a CUDA source of its name is built, recorded and replayed
-    as a plan, exactly like a candidate; this function is never run on tensors."""
+    """Our own kernel in warp_rings.cu. An expert with a CUDA source of its name is built, recorded and
+    replayed as a plan, exactly like a candidate; this function is never run on tensors."""
     return Path(__file__).with_name("warp_rings.cu")
 
 
