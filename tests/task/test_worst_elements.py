@@ -24,6 +24,8 @@ one direction. Measured at small sizes: 4."""
 CHANCE = 1e-2
 """Extremes of random values are those that one run in a hundred exceeds."""
 
+ATTENTION = ("module/attention_fwd", "kernel/attention_mha")
+
 ROUNDED = [(t, o) for t in all_tasks() for o in t.outputs if t.target == "general" and o.dtype in UNIT]
 each = pytest.mark.parametrize(("task", "output"), ROUNDED, ids=[f"{t.id}-{o.name}" for t, o in ROUNDED])
 
@@ -41,9 +43,7 @@ def half_unit(value, dtype):
 def relative_errors(task, output, workload):
     """What an honest element can be off, relative to itself: one number for each independent rounding."""
     own = UNIT[output.dtype]
-    if (
-        task.family == "module/attention_fwd"
-    ):  # weights are rounded as well: all of a row alike, if one dominates
+    if task.family in ATTENTION:  # weights are rounded as well: all of a row alike, if one dominates
         return (own, own)
     if task.family == "kernel/gemm_softmax":  # an error of a logit is a relative error of its weight
         sizes, alpha = task.sizes(workload), workload.scalars["alpha"]
@@ -69,7 +69,7 @@ def test_no_row_that_one_element_has_to_itself_comes_near_its_bound(task, output
     bound = task.tolerance[output.name]
     for workload in task.workloads_of(WorkloadRole.BENCH):
         errors = relative_errors(task, output, workload)
-        if task.family == "module/attention_fwd":
+        if task.family in ATTENTION:
             errors = (errors[0] / math.sqrt(3), errors[1])
         assert bound.row_l2 >= MARGIN * math.hypot(*errors), workload.name
 
