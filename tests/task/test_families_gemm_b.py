@@ -7,9 +7,14 @@ import math
 
 import numpy as np
 import pytest
-from test_families_c import bf16, cases, e4m3, each, f32, tasks_of
+from small_cases import bf16, cases, e4m3, f32, tasks_of
 
 from cudahercules.task.load import family_module
+
+
+def each(tasks):
+    return pytest.mark.parametrize("task", tasks, ids=[t.member for t in tasks])
+
 
 MQA = tasks_of("kernel/mqa_logits", "hopper")
 MIXED = tasks_of("kernel/gemm_mixed_dtype", "hopper")

@@ -1,0 +1,80 @@
+"""gemm_sparse24: references against plain ones, and bounds that tell honest arithmetic from wrong.
+
+Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from small_cases import bf16, cases, f32, fp16, tasks_of
+
+from cudahercules.task.load import family_module
+
+
+def each(tasks):
+    return pytest.mark.parametrize("task", tasks, ids=[t.member for t in tasks])
+
+
+SPARSE = tasks_of("kernel/gemm_sparse24", "hopper")
+
+
+# --- gemm_sparse24 -------------------------------------------------------------------------------
+
+PLACES = ["01", "02", "03", "12", "13", "23"]
+
+
+def sparse_product(case, lower=f32, sums=f32, group=16, kept=lambda v: v, places=PLACES):
+    """x times the weights, ``group`` elements of x at a time."""
+    value, pattern = lower(kept(case.inputs["value"].astype(f32))), case.inputs["pattern"]
+    outputs, quads = pattern.shape
+    weights = np.zeros((outputs, quads, 4), f32)
+    for o in range(outputs):
+        for q in range(quads):
+            for i, place in enumerate(places[pattern[o, q]]):
+                weights[o, q, int(place)] = value[o, q, i]
+    x, weights = (v.reshape(v.shape[0], -1) for v in (lower(case.inputs["x"].astype(f32)), weights))
+    total = np.zeros((x.shape[0], outputs), f32)
+    for p in range(0, x.shape[1], group):
+        total = sums(total + x[:, p : p + group] @ weights[:, p : p + group].T)
+    return {"y": total}
+
+
+@each(SPARSE)
+def test_sparse_products_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", "one_quad", seeds=(1,)):
+        x, value = (case.inputs[name].astype(float) for name in ("x", "value"))
+        for t in range(x.shape[0]):
+            for o, row in enumerate(case.inputs["pattern"].tolist()):
+                terms = [
+                    value[o, q, i] * x[t, q, int(place)]
+                    for q, code in enumerate(row)
+                    for i, place in enumerate(PLACES[code])
+                ]
+                assert case.reference["y"][t, o] == pytest.approx(math.fsum(terms), rel=1e-10, abs=1e-12)
+
+
+@each(SPARSE)
+def test_pieces_of_the_outputs_agree_with_the_whole(task, monkeypatch):
+    whole = cases(task, "odd", seeds=(1,))[0].reference["y"]
+    monkeypatch.setattr(family_module(task), "WEIGHTS", 5 * 148)
+    np.testing.assert_allclose(cases(task, "odd", seeds=(1,))[0].reference["y"], whole, rtol=1e-12)
+
+
+@each(SPARSE)
+def test_sparse_products_pass_with_a_margin_of_two(task):
+    for case in cases(task, seeds=(11,)):
+        assert np.abs(case.reference["y"]).max() < 60000, case.workload.name
+        assert not case.misses(sparse_product(case), margin=2), case.workload.name
+
+
+@each(SPARSE)
+def test_bf16_operands_fp16_sums_pruning_and_wrong_places_are_rejected(task):
+    for case in cases(task, "odd", "one_token", "past_the_tile", "scaled_quads", "outliers", seeds=(2,)):
+        assert case.misses(sparse_product(case, lower=bf16)), case.workload.name
+        pruned = sparse_product(case, kept=lambda v: np.where(np.abs(v) < 0.1, f32(0), v))
+        assert case.misses(pruned), case.workload.name
+        mirrored = [str(3 - int(p[1])) + str(3 - int(p[0])) for p in PLACES]
+        assert case.misses(sparse_product(case, places=mirrored)), case.workload.name
+    for case in cases(task, "deep", seeds=(3,)):
+        assert case.misses(sparse_product(case, sums=fp16))
