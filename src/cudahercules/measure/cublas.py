@@ -14,6 +14,8 @@ from typing import Any
 from cudahercules.errors import MachineError
 
 _UPPER, _RIGHT, _PLAIN, _TRANSPOSED, _DIAGONAL_READ = 1, 1, 0, 1, 0  # cublas_api.h
+_SUM_32F, _DEFAULT = 68, -1  # cublasComputeType_t, cublasGemmAlgo_t
+_KINDS = {"torch.float16": 2, "torch.bfloat16": 14}  # cudaDataType_t
 _REALS = {"torch.float32": ("S", ctypes.c_float), "torch.float64": ("D", ctypes.c_double)}
 
 
@@ -51,6 +53,19 @@ def complex_product_in_three(a: Any, b: Any, c: Any) -> None:
         "cublasCgemm3m",
         *(_PLAIN, _PLAIN, n, m, k, one),
         *(_place(b), n, _place(a), k, zero, _place(c), n),
+    )
+
+
+def products_of_pointers(a: Any, b: Any, c: Any, shape: tuple[int, int, int], dtype: Any) -> None:
+    """``batch`` products c = a b, sums in fp32. ``a``, ``b``, ``c`` are int64 tensors of ``batch`` addresses
+    of dense matrices, m by k, k by n and m by n (``shape`` is m, n, k), fp16 or bf16. Raises MachineError."""
+    (m, n, k), kind = shape, _KINDS[str(dtype)]
+    one, zero = ctypes.c_float(1.0), ctypes.c_float(0.0)
+    _call(
+        "cublasGemmBatchedEx",
+        *(_PLAIN, _PLAIN, n, m, k, ctypes.byref(one)),
+        *(_place(b), kind, n, _place(a), kind, k, ctypes.byref(zero), _place(c), kind, n),
+        *(a.shape[0], _SUM_32F, _DEFAULT),
     )
 
 
