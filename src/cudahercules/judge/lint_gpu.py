@@ -54,7 +54,7 @@ FIRST_WAVE_TASKS = 4
 """Few, so that the card is not idle for long."""
 COMPILING = frozenset({"triton", "liger-kernel", "tokenspeed-deepgemm"})
 """Packages whose experts compile when they are called."""
-COMPILING_AT_ONCE = 32
+COMPILING_AT_ONCE = 20
 """Processes that compile ahead: each takes about a gigabyte of the host's memory."""
 LAST_S = 30.0
 """No wave begins with fewer seconds left."""

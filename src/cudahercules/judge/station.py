@@ -47,7 +47,7 @@ from cudahercules.replay.interface import (
 )
 from cudahercules.task.model import Task, Workload, WorkloadRole
 
-ROOM_PERCENT = 60
+ROOM_PERCENT = 40
 """Of the card's memory, for experts that come up at the same time; references and contexts need some, too."""
 DRAIN_S = 0.1
 """What a process that is held still had put on the device has ended after this."""
