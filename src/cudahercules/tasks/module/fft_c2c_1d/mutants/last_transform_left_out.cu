@@ -1,69 +1,39 @@
-// expect: incorrect — transforms pairs of signals, so that an odd batch loses the last one
+// expect: incorrect — counts transforms from zero to batch - 1 and stops one too early
 #include "solve.h"
 
 using real = decltype(x_t::x);
 
-constexpr int THREADS = LENGTH / 16 < 256 ? LENGTH / 16 : 256;
-
 __device__ void turn(float fraction, float* sine, float* cosine) { sincospif(fraction, sine, cosine); }
 __device__ void turn(double fraction, double* sine, double* cosine) { sincospi(fraction, sine, cosine); }
 
-__device__ x_t plus(x_t a, x_t b) { return {a.x + b.x, a.y + b.y}; }
-__device__ x_t minus(x_t a, x_t b) { return {a.x - b.x, a.y - b.y}; }
-__device__ x_t times(x_t a, x_t b) { return {a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x}; }
+__global__ void stage(const x_t* from, x_t* to, int64_t butterflies, int half) {
+    int64_t at = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
+    if (at >= butterflies) return;
+    int64_t transform = at / (LENGTH / 2);
+    int i = at % (LENGTH / 2), k = i % half;
+    from += transform * LENGTH;
+    to += transform * LENGTH;
 
-// exp(-2 pi i k / length)
-__device__ x_t twiddle(int k, int length) {
-    x_t w;
-    turn(real(-2 * k) / length, &w.y, &w.x);
-    return w;
-}
-
-// Where the number at `at` belongs: its base-4 digits reversed, with a last digit of base 2 if there is one.
-__device__ int frequency(int at) {
-    int result = 0, weight = 1, rest = LENGTH;
-    for (; rest >= 4; rest /= 4, weight *= 4) result += at / (rest / 4) % 4 * weight;
-    return rest == 2 ? result + at % 2 * weight : result;
-}
-
-__global__ void __launch_bounds__(THREADS) transform(const x_t* x, y_t* y) {
-    extern __shared__ __align__(16) unsigned char bytes[];
-    x_t* v = reinterpret_cast<x_t*>(bytes);
-    x += blockIdx.x * (int64_t)LENGTH;
-    y += blockIdx.x * (int64_t)LENGTH;
-    for (int i = threadIdx.x; i < LENGTH; i += THREADS) v[i] = x[i];
-    __syncthreads();
-
-    int q = LENGTH / 4;
-    for (; q >= 1; q /= 4) {
-        for (int i = threadIdx.x; i < LENGTH / 4; i += THREADS) {
-            int k = i % q, at = (i - k) * 4 + k;
-            x_t a = v[at], b = v[at + q], c = v[at + 2 * q], d = v[at + 3 * q];
-            x_t even = plus(a, c), odd = plus(b, d), difference = minus(a, c), other = minus(b, d);
-            x_t right = {other.y, -other.x};  // -i times (b - d)
-            x_t w1 = twiddle(k, 4 * q), w2 = twiddle(2 * k, 4 * q), w3 = twiddle(3 * k, 4 * q);
-            v[at] = plus(even, odd);
-            v[at + q] = times(plus(difference, right), w1);
-            v[at + 2 * q] = times(minus(even, odd), w2);
-            v[at + 3 * q] = times(minus(difference, right), w3);
-        }
-        __syncthreads();
-        if (q == 2) break;
-    }
-    if (q == 2) {
-        for (int i = threadIdx.x; i < LENGTH / 2; i += THREADS) {
-            x_t a = v[2 * i], b = v[2 * i + 1];
-            v[2 * i] = plus(a, b);
-            v[2 * i + 1] = minus(a, b);
-        }
-        __syncthreads();
-    }
-    for (int i = threadIdx.x; i < LENGTH; i += THREADS) y[frequency(i)] = v[i];
+    real sine, cosine;
+    turn(-real(k) / half, &sine, &cosine);  // exp(-2 pi i k / (2 half))
+    x_t a = from[i], b = from[i + LENGTH / 2];
+    x_t turned = {b.x * cosine - b.y * sine, b.x * sine + b.y * cosine};
+    int place = (i - k) * 2 + k;
+    to[place] = {a.x + turned.x, a.y + turned.y};
+    to[place + half] = {a.x - turned.x, a.y - turned.y};
 }
 
 extern "C" void solve(const x_t* x, y_t* y, int64_t batch, cudaStream_t stream) {
-    int bytes = LENGTH * sizeof(x_t);
-    cudaFuncSetAttribute(transform, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (batch / 2 == 0) return;
-    transform<<<(unsigned)(batch / 2 * 2), THREADS, bytes, stream>>>(x, y);
+    x_t* scratch = nullptr;
+    cudaMallocAsync(&scratch, batch * LENGTH * sizeof(x_t), stream);
+    int stages = 0;
+    while (1 << stages < LENGTH) ++stages;
+    int64_t last = batch > 1 ? batch - 1 : 1, butterflies = last * (LENGTH / 2);
+    const x_t* from = x;
+    for (int s = 0; s < stages; ++s) {
+        x_t* to = (stages - s) % 2 == 1 ? y : scratch;  // the last stage ends in y
+        stage<<<(unsigned)((butterflies + 255) / 256), 256, 0, stream>>>(from, to, butterflies, 1 << s);
+        from = to;
+    }
+    cudaFreeAsync(scratch, stream);
 }
