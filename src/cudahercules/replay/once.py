@@ -1,9 +1,9 @@
-"""One replay of one plan in this very process, for Nsight Compute and compute-sanitizer to look at.
+"""One replay of each plan in this very process, for Nsight Compute and compute-sanitizer to look at.
 
-``python -m cudahercules.replay.once ORDER`` reads a :class:`~cudahercules.replay.messages.Load` as JSON from
-the file ORDER, takes one sample on fresh inputs, and starts no other process: those tools put themselves
-into every child, and the recorder's sandbox has no place for them. Exit code 0 after a sample, 1 after a
-failure, which is printed, :data:`ANSWERS_DIFFER` if the plan was recorded for another GPU than this.
+``python -m cudahercules.replay.once ORDERS`` reads a :class:`~cudahercules.replay.messages.Load` as JSON from
+each line of the file ORDERS, takes one sample on fresh inputs, and starts no other process: those tools put
+themselves into every child, and the recorder's sandbox has no place for them. Exit code 0 after all samples,
+1 after the first failure, which is printed, :data:`ANSWERS_DIFFER` if a plan was recorded for another GPU.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ ANSWERS_DIFFER = 4
 
 
 def main(arguments: list[str]) -> int:
-    order = Load.model_validate_json(Path(arguments[0]).read_text())
+    orders = [Load.model_validate_json(line) for line in Path(arguments[0]).read_text().splitlines()]
     unheard, _other = socket.socketpair()  # only stepping through a plan says anything
     try:
         side = CandidateSide(Context(0), Keeper(0))
-        side.load(order, Channel(unheard))
-        # A profiler makes every launch wait for its end, so none may wait for what the host does after it.
-        side.sampler.gated = False
-        side.sampler.take(Request(seed=order.seed))
+        for order in orders:
+            side.load(order, Channel(unheard))
+            # A profiler makes every launch wait for its end: none may wait for what the host does later.
+            side.sampler.gated = False
+            side.sampler.take(Request(seed=order.seed))
     except AnswersDiffer as error:
         print(error)
         return ANSWERS_DIFFER

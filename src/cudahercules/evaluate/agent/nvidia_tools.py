@@ -76,13 +76,14 @@ METRICS: dict[str, tuple[str, float, str]] = {
 
 def profiled(task: Task, files: Mapping[str, str]) -> str:
     """Nsight Compute's figures of the first timed workload of ``task``."""
-    workload = task.workloads_of(WorkloadRole.BENCH)[0]
-    return _under(task, files, "ncu", workload, profiler_options, profile_lines)
+    workloads = task.workloads_of(WorkloadRole.BENCH)[:1]
+    return _under(task, files, "ncu", workloads, profiler_options, profile_lines)
 
 
 def sanitized(task: Task, files: Mapping[str, str]) -> str:
-    """compute-sanitizer's findings on the smallest workload of ``task``."""
-    return _under(task, files, "compute-sanitizer", task.workloads[0], sanitizer_options, sanitizer_lines)
+    """compute-sanitizer's findings on the small workloads of ``task``, up to the first that fails."""
+    small = [w for w in task.workloads if w.role is not WorkloadRole.BENCH]
+    return _under(task, files, "compute-sanitizer", small, sanitizer_options, sanitizer_lines)
 
 
 def profiler_options(kernels: Iterable[str]) -> list[str]:
@@ -137,7 +138,7 @@ def _under(
     task: Task,
     files: Mapping[str, str],
     program: str,
-    workload: Workload,
+    workloads: Sequence[Workload],
     options: Callable[[Iterable[str]], list[str]],
     parse: Callable[[str], str],
 ) -> str:
@@ -148,29 +149,36 @@ def _under(
     if isinstance(made, BuildFailure):
         return f"Does not build: {made.message}"
     command = [tool, *options(k.name for module in made.modules for k in module.kernels)]
-    status, output = _once(command, made, task, workload, load_profile(made.architecture))
+    status, output = _once(command, made, task, workloads, load_profile(made.architecture))
     if status == ANSWERS_DIFFER:
-        status, output = _once(command, made, task, workload, read_profile())
+        status, output = _once(command, made, task, workloads, read_profile())
     return parse(output)
 
 
 def _once(
-    command: Sequence[str], made: Artifact, task: Task, workload: Workload, profile: DeviceProfile
+    command: Sequence[str],
+    made: Artifact,
+    task: Task,
+    workloads: Sequence[Workload],
+    profile: DeviceProfile,
 ) -> tuple[int, str]:
-    """One replay under ``command`` of what is recorded for ``profile``: exit code and output."""
-    plan = record(made, task, workload, profile)
-    if isinstance(plan, RecordFailure):
-        return 1, f"No plan for {workload.name}: {plan.message}"
-    order = Load(
-        task=task.model_dump_json(),
-        workload=workload.name,
-        kernels=str(device_code(made.architecture, find_toolchain().nvcc)),
-        plan=plan.canonical_json(),
-        artifact=made.model_dump_json(),
-        seed=1,
-    )
-    with tempfile.NamedTemporaryFile("w", prefix="hercules-order-", suffix=".json") as file:
-        file.write(order.model_dump_json())
+    """A replay of each workload under ``command``, recorded for ``profile``: exit code and output."""
+    orders = []
+    for workload in workloads:
+        plan = record(made, task, workload, profile)
+        if isinstance(plan, RecordFailure):
+            return 1, f"No plan for {workload.name}: {plan.message}"
+        order = Load(
+            task=task.model_dump_json(),
+            workload=workload.name,
+            kernels=str(device_code(made.architecture, find_toolchain().nvcc)),
+            plan=plan.canonical_json(),
+            artifact=made.model_dump_json(),
+            seed=1,
+        )
+        orders.append(order.model_dump_json())
+    with tempfile.NamedTemporaryFile("w", prefix="hercules-orders-", suffix=".jsonl") as file:
+        file.write("\n".join(orders))
         file.flush()
         return _output([*command, sys.executable, "-m", "cudahercules.replay.once", file.name])
 
