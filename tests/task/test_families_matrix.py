@@ -360,3 +360,63 @@ def test_a_row_that_no_pair_names_must_stay(task):
         spared = next(i for i in range(len(d)) if i not in case.inputs["scatter"])
         d[spared] = 0
         assert case.misses(d=d), case.workload.name
+
+
+# --- gemm_layernorm_gemm -------------------------------------------------------------------------
+
+LAYERNORM = tasks_of("kernel/gemm_layernorm_gemm")
+HALF = np.float16
+
+
+def layernorm_between(case, operand=HALF, first=HALF, normalised=HALF, skipped=0):
+    x, w0, gamma, beta, w1 = (through(case.inputs[n], operand) for n in ("x", "w0", "gamma", "beta", "w1"))
+    z = through(product(x, w0, 16), first)
+    seen = z[:, : z.shape[1] - skipped]
+    mean = seen.mean(axis=1, keepdims=True)
+    variance = ((seen - mean) ** 2).mean(axis=1, keepdims=True)
+    g = (z - mean) / np.sqrt(variance + np.float32(case.scalars["eps"])) * gamma + beta
+    return product(through(g, normalised), w1, 16)
+
+
+@each(LAYERNORM)
+def test_two_products_agree_with_loops(task):
+    for case in cases(task, "smoke", "hidden_one", seeds=(1,)):
+        x = {name: value.astype(float) for name, value in case.inputs.items()}
+        for row, expected in zip(x["x"], case.reference["y"], strict=True):
+            z = [sum(row * column) for column in x["w0"].T]
+            mean = sum(z) / len(z)
+            deviation = (sum((v - mean) ** 2 for v in z) / len(z) + case.scalars["eps"]) ** 0.5
+            y = sum(
+                ((v - mean) / deviation * s + o) * w
+                for v, s, o, w in zip(z, x["gamma"], x["beta"], x["w1"], strict=True)
+            )
+            np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12)
+
+
+@each(LAYERNORM)
+def test_three_roundings_to_fp16_pass_with_a_margin_of_two(task):
+    for case in cases(task):
+        assert not case.misses(2, y=layernorm_between(case)), case.workload.name
+
+
+@each(LAYERNORM)
+def test_bf16_anywhere_is_rejected(task):
+    for case in cases(task):
+        if case.workload.name == "hidden_one":
+            continue  # a number minus itself
+        for place in ("operand", "first", "normalised"):
+            y = layernorm_between(case, **{place: ml_dtypes.bfloat16})
+            assert case.misses(y=y), (case.workload.name, place)
+
+
+@each(LAYERNORM)
+def test_statistics_that_leave_out_a_column_are_rejected(task):
+    for case in cases(task, "odd", "past_the_tile", "large_eps"):
+        assert case.misses(y=layernorm_between(case, skipped=1)), case.workload.name
+
+
+@each(LAYERNORM)
+def test_pieces_of_the_rows_agree_with_the_whole(task, monkeypatch):
+    whole = cases(task, "odd", seeds=(1,))[0].reference["y"]
+    monkeypatch.setattr(family_module(task), "NUMBERS", 7 * (131 + 61))
+    np.testing.assert_allclose(cases(task, "odd", seeds=(1,))[0].reference["y"], whole, rtol=1e-12)
