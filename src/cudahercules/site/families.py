@@ -108,6 +108,11 @@ def _cards(tasks: tuple[Task, ...]) -> str:
     return "; ".join(map(str, verified(tasks))) or UNVERIFIED
 
 
+def _verified(tasks: tuple[Task, ...]) -> str:
+    found = verified(tasks)
+    return f"{'; '.join(map(str, found))} of {len(tasks)}" if found else "none yet"
+
+
 def _members(tasks: tuple[Task, ...]) -> str:
     return ", ".join(f"`{m}`" for m in dict.fromkeys(t.member for t in tasks))
 
@@ -119,6 +124,7 @@ def _page(tasks: tuple[Task, ...], verdicts: list[Correct]) -> str:
         f"# {first.family}\n",
         f"{_words(first.domain).capitalize()}. Members: {_members(tasks)}; targets: {targets}. "
         f"{_words(first.provenance)}\n",
+        f"Tasks verified on hardware (their experts were checked and timed): {_verified(tasks)}.\n",
         f"## What is asked\n\nAs a model reads it, for `{first.id}`:\n",
         _quoted(first.prompt_text),
         f"```cpp\n{solve_header(first).strip()}\n```\n",
