@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
-from pathlib import Path
 
 from pydantic import Field, field_validator
 
+from cudahercules.task.folder import Folder
 from cudahercules.task.model import (
     Answer,
     Constant,
@@ -140,7 +138,7 @@ _POSIX_TYPES = frozenset(_POSIX_WORDS.split())
 
 
 def inconsistencies(
-    family: FamilyFile, member: str, constants: dict[str, int], directory: Path
+    family: FamilyFile, member: str, constants: dict[str, int], folder: Folder
 ) -> Iterator[tuple[Location, str]]:
     """Each (place, what is wrong) that the types alone cannot see."""
     yield from _names(family, constants)
@@ -148,7 +146,7 @@ def inconsistencies(
     yield from _partitions(family, member, constants)
     yield from _workloads(family, member)
     yield from _tolerances(family)
-    yield from _files(family, directory)
+    yield from _files(family, folder)
     for target in {t for t in family.targets if family.targets.count(t) > 1}:
         yield ("targets",), f"{target} is listed twice"
     if "\n" in family.title:
@@ -288,17 +286,16 @@ def _tolerances(family: FamilyFile) -> Iterator[tuple[Location, str]]:
                 yield (field_name, name), "there is no output of this name"
 
 
-def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]]:
-    folder = directory.resolve()
+def _files(family: FamilyFile, folder: Folder) -> Iterator[tuple[Location, str]]:
     for i, candidate in enumerate(family.candidates):
-        if not _lies_in(folder, candidate.file):
+        if not folder.holds(candidate.file):
             yield ("candidates", i), f"{candidate.file}: there is no such file in the family's folder"
         for pattern in candidate.only:
             if not any(fnmatchcase(m, pattern) for m in family.members):
                 yield ("candidates", i, "only"), f"no member matches {pattern!r}"
     for kind, entries in (("mutants", family.mutants), ("hostile", family.hostile)):
         for i, entry in enumerate(entries):
-            if not _lies_in(folder, entry.file):
+            if not folder.holds(entry.file):
                 yield (kind, i, "file"), f"{entry.file}: there is no such file in the family's folder"
             for verdict in entry.verdicts:
                 if verdict not in VERDICT_KINDS:
@@ -306,7 +303,7 @@ def _files(family: FamilyFile, directory: Path) -> Iterator[tuple[Location, str]
     if not family.experts:
         return
     try:
-        defined = _functions(directory / "experts.py")
+        defined = folder.experts
     except (SyntaxError, ValueError) as error:
         yield ("experts",), f"experts.py line {getattr(error, 'lineno', 1)} is no Python: {error.args[0]}"
         return
@@ -327,26 +324,3 @@ def _released(family: FamilyFile) -> Iterator[tuple[Location, str]]:
                 yield ("released", name, "tasks", i), f"{task} is listed twice"
         if "\n" in answer.repaired.strip():
             yield ("released", name, "repaired"), "must be one line (or a folded text, >-)"
-
-
-def _lies_in(folder: Path, name: str) -> bool:
-    """Whether the file is there, below ``folder`` (resolved)."""
-    if "\0" in name:  # no file can be named so, and pathlib raises
-        return False
-    path = (folder / name).resolve()
-    return path.is_relative_to(folder) and path.exists()
-
-
-def _functions(path: Path) -> frozenset[str]:
-    """Names of the functions that a Python file defines, read without running it; none if it is missing.
-    Raises SyntaxError or ValueError if it is no Python."""
-    try:
-        return _defined(path.read_bytes())
-    except OSError:
-        return frozenset()
-
-
-@lru_cache(maxsize=256)
-def _defined(source: bytes) -> frozenset[str]:
-    """Every member of a family asks for the same file."""
-    return frozenset(node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef))

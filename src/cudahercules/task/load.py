@@ -27,6 +27,7 @@ from cudahercules.errors import TaskError, UsageError
 from cudahercules.task import yaml_tree
 from cudahercules.task.family_code import mistakes_named
 from cudahercules.task.family_file import FamilyFile, inconsistencies
+from cudahercules.task.folder import Folder
 from cudahercules.task.identity import family_files, task_hash
 from cudahercules.task.model import Role, Target, Task, TaskClass, Work, Workload
 from cudahercules.task.releases import release_name
@@ -103,11 +104,11 @@ def load_family(directory: Path) -> tuple[Task, ...]:
     path = directory / "task.yaml"
     tree = yaml_tree.read(path)
     try:
-        task_class = _task_class(directory)
+        task_class, folder = _task_class(directory), Folder(directory)
         tasks = tuple(
             task
             for member, parameters in _members(tree).items()
-            for task in _expand(tree, directory, task_class, member, parameters)
+            for task in _expand(tree, folder, task_class, member, parameters)
         )
     except Problem as problem:
         raise problem.error(path) from None
@@ -227,7 +228,7 @@ def _members(tree: Node) -> dict[str, dict[str, int | str]]:
 
 def _expand(
     tree: Node,
-    directory: Path,
+    folder: Folder,
     task_class: TaskClass,
     member: str,
     parameters: dict[str, int | str],
@@ -241,8 +242,9 @@ def _expand(
         family = FamilyFile.model_validate(resolved.plain())
     except ValidationError as error:
         raise _first_problem(resolved, error) from None
+    directory = folder.directory
     constants = {k: v for k, v in parameters.items() if isinstance(v, int)}
-    for location, what in inconsistencies(family, member, constants, directory):
+    for location, what in inconsistencies(family, member, constants, folder):
         raise Problem(resolved.line_of(location), _dotted(location), what)
     name = f"{task_class.value}/{directory.name}"
     prompt_text = _prompt_text(directory, parameters)

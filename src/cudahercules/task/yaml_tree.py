@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,16 @@ class Node:
     value: Any
     line: int
     key_lines: dict[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def is_constant(self) -> bool:
+        """Whether no member's parameters go in anywhere below: nothing but this value can come out."""
+        if isinstance(self.value, dict):
+            choice = self.value.keys() == {"per", "cases"}
+            return not choice and all(child.is_constant for child in self.value.values())
+        if isinstance(self.value, list):
+            return all(child.is_constant for child in self.value)
+        return not (isinstance(self.value, str) and _PLACEHOLDER.search(self.value))
 
     def plain(self) -> Any:
         """The same tree as ordinary dicts, lists and scalars."""
@@ -195,6 +206,8 @@ def resolve(node: Node, parameters: dict[str, int | str], field_name: str = "") 
     takes the parameter's own type. A mapping ``{per: name, cases: {value: ...}}`` becomes the case
     of the parameter's value. Raises Problem for unknown names and missing cases.
     """
+    if node.is_constant:
+        return node
     if isinstance(node.value, dict):
         if node.value.keys() == {"per", "cases"}:
             return resolve(_case(node, parameters, field_name), parameters, field_name)
