@@ -2,7 +2,7 @@
 # `hercules lint` of many tasks in one call, on a machine with a GPU, nvcc, and a python3 that has torch: every expert
 # checked and timed, every honest candidate and mutant graded at its small sizes. It needs no network.
 #
-#   scripts/gpu/suite.sh [--members first] [--shard 1/4] [--again] [TASK|FAMILY...]
+#   scripts/gpu/suite.sh [--members first] [--shard 1/4] [--no-candidates] [--again] [TASK|FAMILY...]
 #
 # A line a task goes to $OUT/suite.jsonl (default ./out) as soon as it is done; a later call with the same $OUT goes on from
 # it. $EARLIER names such a file of an earlier call: what it has is not done again, except with --again. $BUDGET (default 540)

@@ -153,7 +153,8 @@ def test_lint_says_what_its_budget_left(hercules, monkeypatch):
     [
         (("--members", "some"), "give all or first"),
         (("--shard", "5/4"), "as in 2/8"),
-        (("--no-answers",), "is for a GPU"),
+        (("--no-answers",), "are for a GPU"),
+        (("--no-candidates",), "are for a GPU"),
     ],
 )
 def test_lint_refuses_options_that_make_no_sense(hercules, options, says):

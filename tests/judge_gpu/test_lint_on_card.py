@@ -135,14 +135,14 @@ def finished(error=None):
 )
 def test_what_a_wave_knows_before_it_ranks(task, station, monkeypatch, error, why):
     monkeypatch.setattr(lint_gpu, "UP_S", 0.2)
-    monkeypatch.setattr(lint_gpu, "bundled", lambda task: ())
     futures = {"us_55": Future() if error == "late" else finished(error), "us_300": finished()}
     dismissed = []
     station.bring_up = lambda task, expert, workload: futures[workload.name]
     station.dismiss = lambda family, expert: dismissed.append((family, expert))
     station.torch = type("Torch", (), {"ready": True})
-    wave = lint_gpu._Wave([task], station, None, float("inf"))
+    wave = lint_gpu._Wave([task], [], station, None, float("inf"))
     known = wave.bring_up().get(task.id, {})
+    assert wave.grade() == {task.id: []}  # nothing to wait for
     assert dismissed == ([(task.family, "library")] if error == "late" else [])
     if why is None:
         assert known == {}

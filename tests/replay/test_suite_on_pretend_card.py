@@ -66,6 +66,14 @@ def test_tasks_are_proved_and_a_later_call_goes_on(script, tmp_path):
 
 
 @pytest.mark.slow
+def test_panels_alone(script, tmp_path):
+    assert script(TASKS[0], "--no-candidates").returncode == 0
+    (report,) = reports(tmp_path)
+    assert {r["sort"] for r in report["rows"]} == {"expert"}
+    assert report["panel"]["standings"]
+
+
+@pytest.mark.slow
 def test_a_budget_that_ends_says_what_is_left(script, tmp_path):
     done = script(*TASKS, BUDGET="5")
     assert done.returncode == 10, done.stdout

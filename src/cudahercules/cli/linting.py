@@ -59,6 +59,9 @@ def lint(
             help="Check answers made wrong by machine too. On a GPU they may be left to another's CPU."
         ),
     ] = True,
+    candidates: Annotated[
+        bool, typer.Option(help="Grade candidates too. On a GPU they may be left to another's CPU.")
+    ] = True,
 ) -> None:
     """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
     from cudahercules.judge.grade import choose_device
@@ -67,8 +70,8 @@ def lint(
     deadline = time.monotonic() + budget if budget else float("inf")
     tasks = _chosen(names, members, shard)
     kind = choose_device(device)
-    if not answers and kind == "cpu":
-        raise _usage("--no-answers is for a GPU: a CPU's lint is where answers are checked")
+    if not (answers and candidates) and kind == "cpu":
+        raise _usage("--no-answers and --no-candidates are for a GPU: a CPU checks these")
     done = finished(resume, tasks, kind) if resume is not None else {}
     todo = [t for t in tasks if again or t.id not in done]
     failed = False
@@ -77,7 +80,7 @@ def lint(
         _show(report, json, brief=True)
     left = [t.id for t in todo]
     with Bar(len(tasks), len(tasks) - len(todo)) as bar:
-        for report in _reports(todo, kind, answers, deadline, bar.say):
+        for report in _reports(todo, kind, answers, candidates, deadline, bar.say):
             if resume is not None:
                 append(resume, report)
             left.remove(report.task)
@@ -109,12 +112,17 @@ def _chosen(names: Sequence[str] | None, members: str, which: str | None) -> tup
 
 
 def _reports(
-    tasks: Sequence[Task], kind: str, answers: bool, deadline: float, say: Callable[[str], None]
+    tasks: Sequence[Task],
+    kind: str,
+    answers: bool,
+    candidates: bool,
+    deadline: float,
+    say: Callable[[str], None],
 ) -> Iterator[LintReport]:
     from cudahercules.judge.lint import lint, lint_on_card
 
     if kind == "gpu":
-        yield from lint_on_card(tasks, answers=answers, deadline=deadline, notify=say)
+        yield from lint_on_card(tasks, answers=answers, candidates=candidates, deadline=deadline, notify=say)
         return
     for task in tasks:
         if time.monotonic() > deadline:

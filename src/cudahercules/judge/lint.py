@@ -109,12 +109,14 @@ def lint_on_card(
     *,
     seed: str | None = None,
     answers: bool = True,
+    candidates: bool = True,
     deadline: float = float("inf"),
     notify: Callable[[str], None] | None = None,
 ) -> Iterator[LintReport]:
     """Each task's report as soon as it is done, until ``deadline`` (of ``time.monotonic``). Candidates are
-    graded at their small sizes only. Without ``answers`` those made by machine are left out: any machine's
-    CPU can check them. Raises UsageError, TaskError or MachineError."""
+    graded at their small sizes only. Without ``answers`` those made by machine are left out, without
+    ``candidates`` the candidates: any machine's CPU can check them. Raises UsageError, TaskError or
+    MachineError."""
     from cudahercules.judge.gpu import find_gpu
     from cudahercules.judge.lint_gpu import SAMPLE_S, START_S, prove_on_card
     from cudahercules.judge.station import Station
@@ -122,7 +124,13 @@ def lint_on_card(
     for task in tasks:
         _sound(task)
     with Station(find_gpu(), start_s=START_S, sample_s=SAMPLE_S) as at:
-        for proven in prove_on_card(tasks, at, deadline=deadline, notify=notify or (lambda _text: None)):
+        for proven in prove_on_card(
+            tasks,
+            at,
+            cases=bundled if candidates else lambda _task: (),
+            deadline=deadline,
+            notify=notify or (lambda _text: None),
+        ):
             mine = (seed or new_seed()) if answers else ""
             rows = [candidate_row(g) for g in proven.graded]
             rows += _answer_rows(proven.task, mine) if answers else []

@@ -80,14 +80,16 @@ def prove_on_card(
     tasks: Sequence[Task],
     at: Station,
     *,
+    cases: Callable[[Task], Sequence[Bundled]] = bundled,
     deadline: float = float("inf"),
     notify: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Proven]:
     """Each task as soon as it is done, in waves. Ends early when ``deadline`` (of ``time.monotonic``) comes.
+    ``cases`` are the candidates of a task to grade.
 
     ``at`` should be made with the limits of this module (``start_s=START_S, sample_s=SAMPLE_S``)."""
     groups = waves(tasks, at)
-    shared = _Shared(at, [case for task in tasks for case in bundled(task)])
+    shared = _Shared(at, [case for task in tasks for case in cases(task)])
     done: dict[tuple[str, str], tuple[Task, TaskPanel]] = {}
     try:
         for number, group in enumerate(groups):
@@ -95,7 +97,7 @@ def prove_on_card(
                 return
             notify(f"{len(group)} tasks come up: {', '.join(dict.fromkeys(t.family for t in group))}")
             _compile_ahead(groups[number:], at)
-            wave = _Wave(group, at, shared, deadline)
+            wave = _Wave(group, [case for task in group for case in cases(task)], at, shared, deadline)
             known, graded = wave.bring_up(), wave.grade()
             following = groups[number + 1] if number + 1 < len(groups) else []
             for task in following:
@@ -186,6 +188,7 @@ def _twins(
 @dataclass
 class _Wave:
     tasks: list[Task]
+    cases: list[Bundled]
     at: Station
     shared: _Shared
     deadline: float
@@ -204,11 +207,7 @@ class _Wave:
                     for workload in task.workloads_of(WorkloadRole.BENCH):
                         coming = self.at.bring_up(task, expert, workload)
                         self.coming[task.id, expert, workload.name] = coming
-        self.gradings = [
-            (case, self.shared.pool.submit(self._grade, case))
-            for task in self.tasks
-            for case in bundled(task)
-        ]
+        self.gradings = [(case, self.shared.pool.submit(self._grade, case)) for case in self.cases]
 
     def bring_up(self) -> dict[str, dict[tuple[str, str], Standing]]:
         """Wait for the experts; those that failed or were given up, by task, expert and workload. What lacked
@@ -238,11 +237,11 @@ class _Wave:
         left = self.deadline - time.monotonic()
         wait(futures, None if left == float("inf") else max(0.0, left))
         self.seconds = time.monotonic() - self.began
-        found: dict[str, list[Graded]] = {}
         missing = {case.task.id for case, future in self.gradings if not future.done()}
+        found: dict[str, list[Graded]] = {t.id: [] for t in self.tasks if t.id not in missing}
         for case, future in self.gradings:
             if case.task.id not in missing:
-                found.setdefault(case.task.id, []).append(future.result())
+                found[case.task.id].append(future.result())
         return found
 
     def _grade(self, case: Bundled) -> Graded:
