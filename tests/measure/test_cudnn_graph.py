@@ -118,3 +118,11 @@ def test_no_plan_that_runs_declines(search, plans):
 def test_a_graph_that_cudnn_does_not_know_declines(search):
     with pytest.raises(NotImplementedError, match="no such pattern"):
         search(None)
+
+
+def test_plans_that_are_not_reached_in_time_are_passed_over(search, monkeypatch):
+    monkeypatch.setattr(cudnn_graph, "SEARCH_S", -1.0)
+    graph, run = search(["fails", 3.0, 1.0])
+    graph.ran.clear()
+    run()
+    assert graph.ran == [1]

@@ -1,4 +1,4 @@
-"""What the panels of convolutions share: axes as PyTorch and cuDNN count them, and all algorithms tried.
+"""What the panels of convolutions share: axes as PyTorch and cuDNN count them, and a search.
 
 The tasks' tensors have their channels last; PyTorch and cuDNN count axes as batch, channel, row, column and
 find out from the strides that channels lie last. So they get views, and nothing is copied.
@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+ALGORITHMS = 32
+"""Algorithms timed for a shape, the heuristics' best guesses first; PyTorch's own limit is 10. There are more, and
+some are compiled when they are first met: a contestant must be ready in time."""
 
 
 def channel_second(t: Any) -> Any:
@@ -26,12 +30,12 @@ def geometry(scalars: Mapping[str, float]) -> tuple[list[int], list[int], list[i
     return stride, padding, dilation
 
 
-def try_all_algorithms(allow_tf32: bool = False) -> None:
-    """From now on cuDNN times every algorithm for a shape when PyTorch first brings it."""
+def search_algorithms(allow_tf32: bool = False) -> None:
+    """From now on PyTorch times up to ALGORITHMS of cuDNN's algorithms for a shape when it first meets it."""
     import torch
 
     torch.backends.cudnn.benchmark = True
-    torch.backends.cudnn.benchmark_limit = 0
+    torch.backends.cudnn.benchmark_limit = ALGORITHMS
     torch.backends.cudnn.allow_tf32 = allow_tf32
 
 

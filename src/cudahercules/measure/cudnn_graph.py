@@ -1,4 +1,4 @@
-"""cuDNN's graph interface at its best: every plan that it offers is timed, and the fastest is kept.
+"""cuDNN's graph interface at its best: the plans that it offers are timed, and the fastest is kept.
 
 PyTorch builds graphs of a single convolution. What surrounds one (a scale and a rectifier before it, a bias
 after it) can be fused by cuDNN itself, if it is described as one graph. Needs the package
@@ -7,13 +7,17 @@ nvidia-cudnn-frontend; the library is the one that torch brings.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 WORKSPACE_BYTES = 1 << 30
 """Plans that need more scratch memory are passed over."""
 WARM_UP_RUNS, SCREENING_RUNS, FINAL_RUNS, FINALISTS = 1, 3, 12, 4
-"""All plans are timed a few times, the best ones then more often."""
+"""Plans are timed a few times, the best ones then more often."""
+SEARCH_S = 45.0
+"""Plans that are not reached within this time are passed over: the library lists its best guesses first, and
+many plans are compiled when they are built."""
 
 Describe = Callable[[Any, Mapping[str, Any]], Any]
 """(graph, tensors of the graph by name) to the graph's result."""
@@ -35,8 +39,10 @@ def fastest_graph(operands: Mapping[str, Any], result: Any, describe: Describe) 
     handle = cudnn.create_handle()
     cudnn.set_stream(handle, torch.cuda.current_stream().cuda_stream)
     graph, places = _planned(cudnn, handle, operands, result, describe)
-    plans = []
+    plans, began = [], time.monotonic()
     for index in range(graph.get_execution_plan_count()):
+        if plans and time.monotonic() - began > SEARCH_S:
+            break
         plan = _built(cudnn, torch, graph, index, places, handle)
         if plan is not None:
             plans.append((_microseconds(torch, plan, SCREENING_RUNS), index, plan))

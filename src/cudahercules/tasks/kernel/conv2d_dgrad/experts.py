@@ -9,16 +9,16 @@ from cudahercules.measure.convolution import (
     channel_last,
     channel_second,
     geometry,
-    try_all_algorithms,
+    search_algorithms,
     versions,
 )
 
 
 def cudnn(inputs, outputs, sizes, scalars):
-    """cuDNN as PyTorch calls it for a transposed convolution, every algorithm tried."""
+    """cuDNN as PyTorch calls it for a transposed convolution, its algorithms searched."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     dy, filter = channel_second(inputs["dy"]), channel_second(inputs["filter"])
     stride, padding, dilation = geometry(scalars)
     beyond = _rows_past_the_last_window(sizes, scalars)
@@ -32,7 +32,7 @@ def cudnn(inputs, outputs, sizes, scalars):
 
 
 def cudnn_graph(inputs, outputs, sizes, scalars):
-    """The same as a graph of one node, all plans of cuDNN tried."""
+    """The same as a graph of one node, cuDNN's plans searched."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
     stride, padding, dilation = geometry(scalars)

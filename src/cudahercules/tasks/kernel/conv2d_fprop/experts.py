@@ -9,16 +9,16 @@ from cudahercules.measure.convolution import (
     channel_last,
     channel_second,
     geometry,
-    try_all_algorithms,
+    search_algorithms,
     versions,
 )
 
 
 def cudnn(inputs, outputs, sizes, scalars):
-    """cuDNN as PyTorch calls it, every algorithm tried; no TF32."""
+    """cuDNN as PyTorch calls it, its algorithms searched; no TF32."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
     how = geometry(scalars)
 
@@ -30,7 +30,7 @@ def cudnn(inputs, outputs, sizes, scalars):
 
 
 def cudnn_graph(inputs, outputs, sizes, scalars):
-    """The same as a graph of one node, all plans of cuDNN tried."""
+    """The same as a graph of one node, cuDNN's plans searched."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
     stride, padding, dilation = geometry(scalars)
@@ -52,7 +52,7 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
 
 def torch_compile(inputs, outputs, sizes, scalars):
     """torch.compile in max-autotune: the best of cuDNN and generated Triton kernels."""
-    try_all_algorithms()
+    search_algorithms()
     compiled = _compiled()
     x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
     how = geometry(scalars)
@@ -69,7 +69,7 @@ def cudnn_three_tf32(inputs, outputs, sizes, scalars):
     (large, small, large) of x meet (large, large, small) of the filter: one sum holds the three products."""
     import torch
 
-    try_all_algorithms(allow_tf32=True)
+    search_algorithms(allow_tf32=True)
     split, how = _compiled_split(), geometry(scalars)
 
     def run():
@@ -84,7 +84,7 @@ def cudnn_channels_first(inputs, outputs, sizes, scalars):
     """cuDNN's kernels for channels first, which single precision had first; the copies are charged."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     how = geometry(scalars)
 
     def run():

@@ -9,7 +9,7 @@ from cudahercules.measure.convolution import (
     channel_last,
     channel_second,
     geometry,
-    try_all_algorithms,
+    search_algorithms,
     versions,
 )
 
@@ -20,7 +20,7 @@ def cudnn_fused(inputs, outputs, sizes, scalars):
     and reading them is charged."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
     zeros = channel_second(torch.zeros_like(outputs["y"]))
     how = geometry(scalars)
@@ -34,7 +34,7 @@ def cudnn_fused(inputs, outputs, sizes, scalars):
 
 
 def cudnn_graph(inputs, outputs, sizes, scalars):
-    """Convolution, bias and rectifier as one graph, all plans of cuDNN tried."""
+    """Convolution, bias and rectifier as one graph, cuDNN's plans searched."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
     stride, padding, dilation = geometry(scalars)
@@ -58,7 +58,7 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
 
 def torch_compile(inputs, outputs, sizes, scalars):
     """torch.compile in max-autotune: cuDNN, then bias and rectifier in one kernel; or Triton for all."""
-    try_all_algorithms()
+    search_algorithms()
     compiled, how = _compiled(), geometry(scalars)
     x, filter = channel_second(inputs["x"]), channel_second(inputs["filter"])
 

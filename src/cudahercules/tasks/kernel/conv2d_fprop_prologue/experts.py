@@ -9,14 +9,14 @@ from cudahercules.measure.convolution import (
     channel_last,
     channel_second,
     geometry,
-    try_all_algorithms,
+    search_algorithms,
     versions,
 )
 
 
 def torch_compile(inputs, outputs, sizes, scalars):
     """The activations by one generated kernel, rounded to fp16; then the best of cuDNN and Triton."""
-    try_all_algorithms()
+    search_algorithms()
     compiled, how = _compiled(), geometry(scalars)
     filter = channel_second(inputs["filter"])
 
@@ -29,10 +29,10 @@ def torch_compile(inputs, outputs, sizes, scalars):
 
 
 def triton_then_cudnn(inputs, outputs, sizes, scalars):
-    """One generated kernel for the activations, then cuDNN as PyTorch calls it, every algorithm tried."""
+    """One generated kernel for the activations, then cuDNN as PyTorch calls it, its algorithms searched."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     activations, how = _compiled_activations(), geometry(scalars)
     filter = channel_second(inputs["filter"])
 
@@ -45,7 +45,7 @@ def triton_then_cudnn(inputs, outputs, sizes, scalars):
 
 
 def cudnn_graph(inputs, outputs, sizes, scalars):
-    """Scale, bias, rectifier and convolution as one graph, all plans of cuDNN tried."""
+    """Scale, bias, rectifier and convolution as one graph, cuDNN's plans searched."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
     stride, padding, dilation = geometry(scalars)

@@ -9,16 +9,16 @@ from cudahercules.measure.convolution import (
     channel_last,
     channel_second,
     geometry,
-    try_all_algorithms,
+    search_algorithms,
     versions,
 )
 
 
 def triton_then_cudnn(inputs, outputs, sizes, scalars):
-    """One generated kernel for the activations, then cuDNN as PyTorch calls it, every algorithm tried."""
+    """One generated kernel for the activations, then cuDNN as PyTorch calls it, its algorithms searched."""
     import torch
 
-    try_all_algorithms()
+    search_algorithms()
     activations = _compiled_activations()
     dy = channel_second(inputs["dy"])
     like_filter = channel_second(torch.empty_like(outputs["dfilter"]))
@@ -38,7 +38,7 @@ def triton_then_cudnn(inputs, outputs, sizes, scalars):
 
 
 def cudnn_graph(inputs, outputs, sizes, scalars):
-    """Scale, bias, rectifier and gradient as one graph, all plans of cuDNN tried."""
+    """Scale, bias, rectifier and gradient as one graph, cuDNN's plans searched."""
     from cudahercules.measure.cudnn_graph import fastest_graph, version
 
     stride, padding, dilation = geometry(scalars)
@@ -60,7 +60,7 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
 
 
 def triton_then_cudnn_graph(inputs, outputs, sizes, scalars):
-    """One generated kernel for the activations, then the gradient alone as a graph, all plans tried."""
+    """One generated kernel for the activations, then the gradient alone as a graph, plans searched."""
     import torch
 
     from cudahercules.measure.cudnn_graph import fastest_graph, version
