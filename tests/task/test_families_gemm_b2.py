@@ -1,4 +1,4 @@
-"""gemm_sparse24: references against plain ones, and bounds that tell honest arithmetic from wrong.
+"""gemm_sparse24 and gemm_topk_softmax: references against plain ones, and bounds that tell honest arithmetic from wrong.
 
 Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
 """
@@ -17,6 +17,7 @@ def each(tasks):
 
 
 SPARSE = tasks_of("kernel/gemm_sparse24", "hopper")
+TOPK = tasks_of("kernel/gemm_topk_softmax", "hopper")
 
 
 # --- gemm_sparse24 -------------------------------------------------------------------------------
@@ -78,3 +79,61 @@ def test_bf16_operands_fp16_sums_pruning_and_wrong_places_are_rejected(task):
         assert case.misses(sparse_product(case, places=mirrored)), case.workload.name
     for case in cases(task, "deep", seeds=(3,)):
         assert case.misses(sparse_product(case, sums=fp16))
+
+
+# --- gemm_topk_softmax ---------------------------------------------------------------------------
+
+
+def chosen_softmax(case, lower=f32, logits=f32, top=None, equals_from="left"):
+    """Products, then column after column in the order of a sort of pairs."""
+    alpha = f32(case.workload.scalars["alpha"])
+    products = lower(case.inputs["a"]).astype(f32) @ lower(case.inputs["b"]).astype(f32).T
+    products = logits(products * alpha)
+    out = np.zeros(products.shape, f32)
+    for row, result in zip(products, out, strict=True):
+        columns = range(len(row)) if equals_from == "left" else range(len(row))[::-1]
+        best = sorted(columns, key=lambda j: -row[j])[: top or case.sizes["top"]]
+        weights = np.exp(row[best] - row[best[0]], dtype=f32)
+        result[best] = weights / weights.sum(dtype=f32)
+    return {"d": out}
+
+
+@each(TOPK)
+def test_chosen_softmax_agrees_with_a_plain_one(task):
+    for case in cases(task, "smoke", "many_equal", "few_columns", seeds=(1,)):
+        a, b = (case.inputs[name].astype(int).tolist() for name in "ab")
+        for i, row in enumerate(a):
+            products = [sum(x * y for x, y in zip(row, column, strict=True)) for column in b]
+            order = sorted((-value, j) for j, value in enumerate(products))[: case.sizes["top"]]
+            weights = {j: math.exp(case.workload.scalars["alpha"] * (order[0][0] - v)) for v, j in order}
+            total = math.fsum(weights.values())
+            for j, got in enumerate(case.reference["d"][i]):
+                assert got == pytest.approx(weights.get(j, 0.0) / total, rel=1e-12)
+
+
+@each(TOPK)
+def test_chosen_softmax_passes_with_a_margin_of_two(task):
+    for case in cases(task, seeds=(11,)):
+        assert not case.misses(chosen_softmax(case), margin=2), case.workload.name
+
+
+@each(TOPK)
+def test_every_sum_is_exact_in_fp32(task):
+    """Values are integers; in timed workloads sums are 15 standard deviations or more below 2^24."""
+    for case in cases(task, seeds=(1,)):
+        sizes = np.abs(case.inputs["a"].astype(float)) @ np.abs(case.inputs["b"].astype(float)).T
+        assert np.array_equal(case.inputs["a"], np.round(case.inputs["a"].astype(f32)))
+        assert sizes.max() < 2**24 or case.workload.name == "deep", case.workload.name
+    for workload in task.workloads:
+        deviation = math.sqrt(workload.dimensions["k"] * (511 * 512 / 3) * (63 * 64 / 3))
+        assert 15 * deviation < 2**24, workload.name
+
+
+@each(TOPK)
+def test_wrong_choices_are_rejected(task):
+    for case in cases(task, "odd", "deep", "many_columns", "one_more_column", seeds=(2,)):
+        assert case.misses(chosen_softmax(case, lower=bf16)), case.workload.name
+        assert case.misses(chosen_softmax(case, top=case.sizes["top"] - 1)), case.workload.name
+        assert case.misses({"d": bf16(chosen_softmax(case)["d"])}), case.workload.name
+    for case in cases(task, "all_equal", "many_equal", "repeated_columns", seeds=(2,)):
+        assert case.misses(chosen_softmax(case, equals_from="right")), case.workload.name
