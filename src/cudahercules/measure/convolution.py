@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 ALGORITHMS = 32
-"""Algorithms timed for a shape, the heuristics' best guesses first; PyTorch's own limit is 10. There are more, and
-some are compiled when they are first met: a contestant must be ready in time."""
+"""Algorithms timed for a shape, the heuristics' best guesses first; PyTorch's own limit is 10. There are
+more, and some are compiled when they are first met: a contestant must be ready in time."""
 
 
 def channel_second(t: Any) -> Any:

@@ -39,7 +39,8 @@ def fastest_graph(operands: Mapping[str, Any], result: Any, describe: Describe) 
     handle = cudnn.create_handle()
     cudnn.set_stream(handle, torch.cuda.current_stream().cuda_stream)
     graph, places = _planned(cudnn, handle, operands, result, describe)
-    plans, began = [], time.monotonic()
+    plans: list[tuple[float, int, Callable[[], None]]] = []
+    began = time.monotonic()
     for index in range(graph.get_execution_plan_count()):
         if plans and time.monotonic() - began > SEARCH_S:
             break
