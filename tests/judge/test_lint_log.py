@@ -90,6 +90,7 @@ def test_the_table_joins_what_two_judges_found(tmp_path, gemm, capsys):
             row("c: rows swapped", "answer", "rejected", "not_run"),
             row("c: shifted", "answer", "rejected", "failed", detail="in 0 of 3 workloads"),
             row("torch_mm", "expert", "accepted", "not_run"),
+            row("changes by machine", "mechanical", "rejected", detail="7 of 7 rejected, 1 recorded"),
         ],
     )
     standing = Standing(
@@ -113,7 +114,9 @@ def test_the_table_joins_what_two_judges_found(tmp_path, gemm, capsys):
         append(tmp_path / name, found)
     assert lint_table.main([str(tmp_path / "cpu"), str(tmp_path / "gpu"), "--panels", str(tmp_path)]) == 0
     text = capsys.readouterr().out
-    assert f"| `{gemm.id}` | 31% | torch_mm 12%, other failed | 1 of 2 | 0 of 1 |  | cpu, gpu |" in text
+    assert (
+        f"| `{gemm.id}` | 31% | torch_mm 12%, other failed | 1 of 2 | 0 of 1 | 7 of 7 |  | cpu, gpu |" in text
+    )
     assert "1 tasks on NVIDIA H200, driver 13.0 and the CPU judge; 3 requirements not met." in text
     assert "in 0 of 3 workloads" in text and "a \\| b" in text and "6.0 s a task" in text
     assert '"torch_mm"' in (tmp_path / "nvidia-h200.json").read_text()

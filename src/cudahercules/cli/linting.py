@@ -47,6 +47,9 @@ def lint(
     members: Annotated[
         str, typer.Option(metavar="all|first", help="first: one task a family, its simplest member.")
     ] = "all",
+    mechanical: Annotated[
+        bool, typer.Option("--mechanical", help="Also make mistakes by machine in honest solutions.")
+    ] = False,
     budget: Annotated[
         float | None,
         typer.Option(
@@ -65,6 +68,7 @@ def lint(
 ) -> None:
     """Let tasks prove themselves: honest candidates pass, mutants and corrupted answers fail."""
     from cudahercules.judge.grade import choose_device
+    from cudahercules.judge.lint import lint_on_card
     from cudahercules.judge.lint_log import append, finished
 
     deadline = time.monotonic() + budget if budget else float("inf")
@@ -72,7 +76,9 @@ def lint(
     kind = choose_device(device)
     if not (answers and candidates) and kind == "cpu":
         raise _usage("--no-answers and --no-candidates are for a GPU: a CPU checks these")
-    done = finished(resume, tasks, kind) if resume is not None else {}
+    if mechanical and kind == "gpu":
+        raise _usage("mistakes made by machine are tried on the CPU judge: add --device cpu")
+    done = finished(resume, tasks, kind, mechanical) if resume is not None else {}
     todo = [t for t in tasks if again or t.id not in done]
     failed = False
     for report in (done[t.id] for t in tasks if t not in todo):
@@ -80,7 +86,12 @@ def lint(
         _show(report, json, brief=True)
     left = [t.id for t in todo]
     with Bar(len(tasks), len(tasks) - len(todo)) as bar:
-        for report in _reports(todo, kind, answers, candidates, deadline, bar.say):
+        if kind == "gpu":
+            chosen = {"answers": answers, "candidates": candidates}
+            found = lint_on_card(todo, **chosen, deadline=deadline, notify=bar.say)
+        else:
+            found = _one_by_one(todo, mechanical, deadline, bar.say)
+        for report in found:
             if resume is not None:
                 append(resume, report)
             left.remove(report.task)
@@ -111,24 +122,17 @@ def _chosen(names: Sequence[str] | None, members: str, which: str | None) -> tup
     return shard(tasks, which) if which is not None else tasks
 
 
-def _reports(
-    tasks: Sequence[Task],
-    kind: str,
-    answers: bool,
-    candidates: bool,
-    deadline: float,
-    say: Callable[[str], None],
+def _one_by_one(
+    tasks: Sequence[Task], mechanical: bool, deadline: float, say: Callable[[str], None]
 ) -> Iterator[LintReport]:
-    from cudahercules.judge.lint import lint, lint_on_card
+    """The tasks on the CPU judge, until ``deadline``."""
+    from cudahercules.judge.lint import lint
 
-    if kind == "gpu":
-        yield from lint_on_card(tasks, answers=answers, candidates=candidates, deadline=deadline, notify=say)
-        return
     for task in tasks:
         if time.monotonic() > deadline:
             return
         say(task.id)
-        yield lint(task, kind, workers=WORKERS, notify=_about(task.id, say))
+        yield lint(task, "cpu", workers=WORKERS, mechanical=mechanical, notify=_about(task.id, say))
 
 
 def _about(subject: str, say: Callable[[str], None]) -> Callable[[str], None]:

@@ -40,7 +40,7 @@ class LintRow(Model):
     largest error of what was accepted, as a fraction of its bound."""
 
     subject: str
-    sort: Literal["honest", "mutant", "hostile", "answer", "expert"]
+    sort: Literal["honest", "mutant", "hostile", "answer", "expert", "mechanical"]
     expected: str
     got: str
     outcome: Literal["ok", "failed", "not_run"]
@@ -76,10 +76,14 @@ def lint(
     *,
     seed: str | None = None,
     workers: int = 2,
+    mechanical: bool = False,
     notify: Callable[[str], None] | None = None,
 ) -> LintReport:
-    """Check the task's claims about itself. Raises UsageError, TaskError or MachineError like ``grade``."""
+    """Check the task's claims about itself; with ``mechanical`` also that mistakes made by machine in its
+    honest solutions are seen (CPU judge). Raises UsageError, TaskError or MachineError like ``grade``."""
     if choose_device(device) == "gpu":
+        if mechanical:
+            raise UsageError("mistakes made by machine are tried on the CPU judge: add --device cpu")
         (report,) = lint_on_card([task], seed=seed, notify=notify)
         return report
     start = time.monotonic()
@@ -92,10 +96,14 @@ def lint(
     rows = [candidate_row(g) for g in graded]
     rows += _answer_rows(task, seed)
     rows += _experts_not_run(task)
+    if mechanical:
+        from cudahercules.judge.mechanical import mechanical_rows
+
+        rows += mechanical_rows(task, workers=workers, notify=notify)
     return LintReport(
         task=task.id,
         release=task.release,
-        content=content_hash(task),
+        content=content_hash(task, mechanical),
         device="cpu",
         seed=seed,
         rows=tuple(rows),
@@ -156,15 +164,16 @@ NOT_PROVED = (
 """Fields of a task of which ``lint`` says nothing."""
 
 
-def content_hash(task: Task) -> str:
-    """Sixteen hex digits over what ``lint`` looks at: the task as it is loaded, and the family's code."""
+def content_hash(task: Task, mechanical: bool = False) -> str:
+    """Sixteen hex digits over what ``lint`` looks at: the task as it is loaded, and the family's code; a mark
+    where mistakes were made by machine, too."""
     loaded = task.model_dump_json(exclude=set(NOT_PROVED), exclude_defaults=True)
     total = hashlib.sha256(loaded.encode())
     for path in sorted(p for p in task.directory.rglob("*") if p.suffix in (".cu", ".cuh", ".h", ".py")):
         name = path.relative_to(task.directory)
         if not any(part.startswith((".", "__")) for part in name.parts):
             total.update(f"\0{name.as_posix()}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-    return total.hexdigest()[:16]
+    return total.hexdigest()[:16] + (" mechanical" if mechanical else "")
 
 
 def _sound(task: Task) -> None:

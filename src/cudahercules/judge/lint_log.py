@@ -38,8 +38,11 @@ def reports(path: Path) -> dict[str, LintReport]:
     return found
 
 
-def finished(path: Path, tasks: Iterable[Task], device: str) -> dict[str, LintReport]:
-    """The reports, by task, of those ``tasks`` that are in the file with their present content on ``device``.
+def finished(
+    path: Path, tasks: Iterable[Task], device: str, mechanical: bool = False
+) -> dict[str, LintReport]:
+    """The reports, by task, of those ``tasks`` that are in the file with their present content on ``device``
+    (and with mistakes made by machine, if they are wanted).
     A file that does not exist is made; a last line that was cut off is dropped from it. Raises UsageError."""
     if path.exists() and not path.is_file():
         raise UsageError(f"--resume {path}: this is no file; name a file of reports, or a new one")
@@ -52,12 +55,13 @@ def finished(path: Path, tasks: Iterable[Task], device: str) -> dict[str, LintRe
     except OSError as error:
         raise UsageError(f"--resume {path}: {error.strerror}; name a file that can be written") from error
     known = reports(path)
-    return {
-        task.id: report
-        for task in tasks
-        if (report := known.get(f"{task.id} on {device}")) is not None
-        and report.content == content_hash(task)
-    }
+    done = {}
+    for task in tasks:
+        report, content = known.get(f"{task.id} on {device}"), content_hash(task)
+        wanted = (f"{content} mechanical",) if mechanical else (content, f"{content} mechanical")
+        if report is not None and report.content in wanted:
+            done[task.id] = report
+    return done
 
 
 def append(path: Path, report: LintReport) -> None:

@@ -13,6 +13,7 @@ from cudahercules.task.model import (
     Answer,
     Constant,
     DType,
+    Equivalent,
     Expert,
     Hostile,
     Integer,
@@ -106,6 +107,7 @@ class FamilyFile(Model):
     candidates: tuple[FileCandidate, ...] = Field(min_length=1)
     mutants: tuple[Mutant, ...] = ()
     hostile: tuple[Hostile, ...] = ()
+    equivalent: tuple[Equivalent, ...] = ()
     library_policy: LibraryPolicy = LibraryPolicy.RUNTIME
     provenance: str = ""
     opponent_note: str = ""
@@ -300,6 +302,9 @@ def _files(family: FamilyFile, folder: Folder) -> Iterator[tuple[Location, str]]
             for verdict in entry.verdicts:
                 if verdict not in VERDICT_KINDS:
                     yield (kind, i, "verdict"), f"{verdict!r} is none of {', '.join(VERDICT_KINDS)}"
+    for i, same in enumerate(family.equivalent):
+        if not any(same.file == c.file for c in family.candidates):
+            yield ("equivalent", i, "file"), f"{same.file} is no candidate of this family"
     if not family.experts:
         return
     try:

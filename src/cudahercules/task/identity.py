@@ -20,7 +20,7 @@ from cudahercules.task.model import Task
 _JUDGES_NOBODY: dict[str, Any] = {
     **dict.fromkeys(("domain", "directory", "provenance", "opponent_note"), True),
     **dict.fromkeys(("released", "digest", "release"), True),
-    **dict.fromkeys(("mutants", "hostile", "candidates", "beyond_emulator"), True),
+    **dict.fromkeys(("mutants", "hostile", "equivalent", "candidates", "beyond_emulator"), True),
     "experts": {"__all__": {"title", "packages", "source"}},
 }
 _OWN_PLACE = ("task.yaml", "prompt.md", "strategy.md")  # the first two are in the loaded task

@@ -269,6 +269,7 @@ def _expand(
             experts=tuple(e for e in family.experts if not e.targets or target in e.targets),
             mutants=family.mutants,
             hostile=family.hostile,
+            equivalent=family.equivalent,
             candidates=tuple(c.file for c in family.candidates if c.is_for(member, target)),
             beyond_emulator=tuple(c.file for c in family.candidates if c.beyond_emulator),
             library_policy=family.library_policy,

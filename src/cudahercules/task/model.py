@@ -346,6 +346,17 @@ class Mutant(Model):
         return tuple(self.verdict.split(" or "))
 
 
+class Equivalent(Model):
+    """A change by machine of an honest solution (see judge/mechanical.py) that is no mistake, and why.
+
+    ``at`` is line and column in the file, ``change`` the kind of change."""
+
+    file: str
+    at: str = Field(pattern=r"^[1-9]\d*:[1-9]\d*$")
+    change: Literal["barrier", "one_too_many", "one_too_few", "half_sum"]
+    reason: str = Field(min_length=8)
+
+
 class Hostile(Mutant):
     """A candidate that attacks or breaks the contract; it must end in ``verdict`` as well."""
 
@@ -394,6 +405,7 @@ class Task(Model):
     experts: tuple[Expert, ...] = ()
     mutants: tuple[Mutant, ...] = ()
     hostile: tuple[Hostile, ...] = ()
+    equivalent: tuple[Equivalent, ...] = ()
     meanings: dict[Name, str] = {}  # dimension or constant -> what it counts
     candidates: tuple[str, ...] = ()  # honest solutions that ship with the family, naive.cu first
     beyond_emulator: tuple[str, ...] = ()  # those of them that may use instructions it does not know
