@@ -87,8 +87,9 @@ def lint(
     left = [t.id for t in todo]
     with Bar(len(tasks), len(tasks) - len(todo)) as bar:
         if kind == "gpu":
-            chosen = {"answers": answers, "candidates": candidates}
-            found = lint_on_card(todo, **chosen, deadline=deadline, notify=bar.say)
+            found = lint_on_card(
+                todo, answers=answers, candidates=candidates, deadline=deadline, notify=bar.say
+            )
         else:
             found = _one_by_one(todo, mechanical, deadline, bar.say)
         for report in found:

@@ -114,7 +114,7 @@ class _Heat:
             row = _absent(expert, self.workload, "failed", f"not checked: {_first_line(error)}")
         earlier = self.rows.get(expert)
         seconds = time.monotonic() - start + (earlier.seconds if earlier else 0.0)
-        self.rows[expert] = row.model_copy(update={"seconds": round(seconds, 3)})
+        self.rows[expert] = row.model_copy(update={"seconds": round(seconds, 4)})
 
     def finals(self) -> list[Standing]:
         """Everybody's standing, after the further runs of those that may be the fastest."""
