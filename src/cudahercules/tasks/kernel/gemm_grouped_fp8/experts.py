@@ -1,7 +1,7 @@
 """The panel for grouped FP8 products with scales of blocks. Everything is imported when it is called.
 
 Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``. Lengths are
-data, so whatever is computed from them is part of the run. B and its scales are weights, prepared if need be.
+data, so whatever is computed from them is part of the run. B and its scales are weights, for ``run.prepare``.
 """
 
 from functools import cache
@@ -9,22 +9,26 @@ from functools import cache
 
 def torch_grouped_mm(inputs, outputs, sizes, scalars):
     """PyTorch's grouped product in bf16 (CUTLASS on Hopper): the weights are scaled and rounded to bf16
-    beforehand, the activations by one generated kernel in the run."""
+    in preparation, the activations by one generated kernel in the run."""
     import torch
 
     block, n, k = sizes["block"], sizes["n"], sizes["k"]
     a, a_scale, group_tiles = inputs["a"], inputs["a_scale"], inputs["group_tiles"]
-    weights = torch.empty(inputs["b"].shape, dtype=torch.bfloat16, device=a.device)
-    for group in range(sizes["groups"]):  # one at a time: in fp32 all would be large
-        spread = inputs["b_scale"][group].repeat_interleave(block, 0)[:n].repeat_interleave(block, 1)[:, :k]
-        weights[group] = (inputs["b"][group].float() * spread).to(torch.bfloat16)
+    b, b_scale = inputs["b"], inputs["b_scale"]
+    weights = torch.empty(b.shape, dtype=torch.bfloat16, device=a.device)
     transposed, scaled = weights.transpose(1, 2), _scaled(block)
+
+    def decode():
+        for group in range(sizes["groups"]):  # one at a time: in fp32 all would be large
+            spread = b_scale[group].repeat_interleave(block, 0)[:n].repeat_interleave(block, 1)[:, :k]
+            weights[group] = (b[group].float() * spread).to(torch.bfloat16)
 
     def run():
         offsets = torch.cumsum(group_tiles, 0, dtype=torch.int32) * block
         rows = scaled(a, a_scale)
         return {"c": torch._grouped_mm(rows, transposed, offs=offsets, out_dtype=torch.bfloat16)}
 
+    run.prepare = decode
     run.versions = {"torch": torch.__version__}
     return run
 
