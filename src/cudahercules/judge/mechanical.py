@@ -8,8 +8,9 @@ In the device code of each honest solution one thing at a time is changed:
 ``one_too_few``   a comparison lets one less through (``<`` becomes ``< -1 +``)
 ``half_sum``      a ``float`` that is summed up is rounded to half precision at every step
 
-Each is compiled and graded on the CPU judge. It must not pass, unless the compiler makes the same code of it,
-or the family records under ``equivalent`` why it is no mistake.
+Each is compiled and graded on the CPU judge; what passes there runs in the checking build of ``debug``, which
+finds a race that spoils no answer. It must be seen by one of them, unless the compiler makes the same code
+of it, or the family records under ``equivalent`` why it is no mistake.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,8 +29,10 @@ from cudahercules.build.artifact import Artifact
 from cudahercules.build.candidate import Candidate, load_candidate
 from cudahercules.build.compile import build
 from cudahercules.build.toolchain import resolve_architecture
+from cudahercules.judge.debug import NotExamined, debug
 from cudahercules.judge.grade import grade
 from cudahercules.judge.lint import LintRow
+from cudahercules.judge.protocol import CHECKED_ROLES
 from cudahercules.task.model import Equivalent, Task
 
 Kind = Literal["barrier", "one_too_many", "one_too_few", "half_sum"]
@@ -38,6 +42,9 @@ AT_MOST = 40
 """Changes tried for a task, evenly spread over its solutions: a compile takes a second."""
 LIMIT_S = 5.0
 """Wall seconds for one workload: a loop that never ends must not hold up the others."""
+CHECKED_S = 10.0
+"""The same in the checking build, which is slower; a workload that does not end in it says nothing."""
+FINDING = "debug: "
 SEED = "mechanical"
 """The same inputs each time, so that what survives once survives again."""
 
@@ -188,13 +195,27 @@ def _try(task: Task, candidate: Candidate, change: Change, original: bytes) -> T
         if code == original:
             return Tried(change, "same code", "", time.monotonic() - start)
         verdict = grade(task, path, "cpu", seed=SEED, limit_s=LIMIT_S)
+        finding = _finding(task, path) if verdict.kind == "correct" else ""
+    seconds = time.monotonic() - start
+    if finding:
+        return Tried(change, "killed", FINDING + finding, seconds)
     fates: dict[str, Fate] = {
         "correct": "survived",
         "build_error": "does not build",
         "unsupported_on_cpu": "not run",
         "infrastructure_error": "not run",
     }
-    return Tried(change, fates.get(verdict.kind, "killed"), verdict.kind, time.monotonic() - start)
+    return Tried(change, fates.get(verdict.kind, "killed"), verdict.kind, seconds)
+
+
+def _finding(task: Task, path: Path) -> str:
+    """The kind of the first thing that ``debug`` finds in any small workload; "" if it finds nothing."""
+    for workload in task.workloads_of(*CHECKED_ROLES):
+        with suppress(NotExamined):
+            report = debug(task, path, workload.name, seed=SEED, limit_s=CHECKED_S)
+            if report.findings and report.ending != "out_of_fuel":
+                return report.findings[0].kind
+    return ""
 
 
 def _written(candidate: Candidate, change: Change, directory: Path) -> Path:
@@ -220,6 +241,7 @@ def _count(tried: Sequence[Tried], survived: Sequence[Tried], unknown: Sequence[
     counts = {fate: sum(t.fate == fate for t in tried) for fate in ("killed", "same code", "does not build")}
     counted = counts["killed"] + len(unknown)
     detail = f"{counts['killed']} of {counted} rejected"
+    detail += f" ({sum(t.verdict.startswith(FINDING) for t in tried)} by debug alone)"
     detail += f", {len(survived) - len(unknown)} recorded as no mistake"
     detail += f", {counts['same code']} compile to the same code, {counts['does not build']} not at all"
     left_out = sum(t.fate == "not run" for t in tried)
