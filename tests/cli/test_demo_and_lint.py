@@ -136,6 +136,46 @@ def test_lint_goes_on_where_it_stopped(hercules, family, tmp_path):
     assert anew.json["seed"] != first.json["seed"] and len(file.read_text().splitlines()) == 2
 
 
+def test_a_lint_that_is_killed_loses_nothing(family, tmp_path):
+    """kill -9 after the first of two tasks: the second call has its report, and makes the other."""
+    import signal
+    import subprocess
+    import sys
+    import time
+
+    family()
+    directory = tmp_path / "kernel" / "small"
+    yaml = (
+        (directory / "task.yaml")
+        .read_text()
+        .replace("fp32: {dtype: fp32}", "fp32: {dtype: fp32}\n  more: {dtype: fp32}")
+    )
+    (directory / "task.yaml").write_text(yaml)
+    file = tmp_path / "lint.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        "cudahercules",
+        "lint",
+        "kernel/small",
+        "--device",
+        "cpu",
+        "--resume",
+        file,
+    ]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while not (file.is_file() and file.read_text().endswith("\n")):
+        assert time.monotonic() < end and first.poll() is None
+        time.sleep(0.05)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    kept = file.read_text()
+    assert kept.count("\n") == 1
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, timeout=200, check=False).returncode == 0
+    assert file.read_text().startswith(kept) and file.read_text().count("\n") == 2
+
+
 def test_lint_says_what_its_budget_left(hercules, monkeypatch):
     import time
 
