@@ -1,4 +1,4 @@
-"""gemm_sparse24 and gemm_topk_softmax: references against plain ones, and bounds that tell honest arithmetic from wrong.
+"""Products with a twist: references against plain ones, and bounds that tell honest arithmetic from wrong.
 
 Everything is simulated with NumPy; `hercules lint` repeats it with compiled candidates.
 """
@@ -18,6 +18,7 @@ def each(tasks):
 
 SPARSE = tasks_of("kernel/gemm_sparse24", "hopper")
 TOPK = tasks_of("kernel/gemm_topk_softmax", "hopper")
+PERMUTE = tasks_of("kernel/gemm_permute")
 
 
 # --- gemm_sparse24 -------------------------------------------------------------------------------
@@ -137,3 +138,64 @@ def test_wrong_choices_are_rejected(task):
         assert case.misses({"d": bf16(chosen_softmax(case)["d"])}), case.workload.name
     for case in cases(task, "all_equal", "many_equal", "repeated_columns", seeds=(2,)):
         assert case.misses(chosen_softmax(case, equals_from="right")), case.workload.name
+
+
+# --- gemm_permute --------------------------------------------------------------------------------
+
+
+def permuted_product(case, lower=f32, sums=f32, group=16, cell=None):
+    """The product, then element after element to its place; ``cell`` changes what a row and a column mean."""
+    tokens, heads, width, k = (case.sizes[n] for n in ("tokens", "heads", "head_dim", "k"))
+    a, b = lower(case.inputs["a"].astype(f32)), lower(case.inputs["b"].astype(f32))
+    a, b = a.reshape(-1, k), b.reshape(k, -1)
+    total = np.zeros((a.shape[0], b.shape[1]), f32)
+    for p in range(0, k, group):
+        total = sums(total + a[:, p : p + group] @ b[p : p + group])
+    out = np.full(case.reference["d"].shape, np.nan, f32)
+    for i, row in enumerate(total):
+        for j, value in enumerate(row):
+            place = [i // tokens, i % tokens, j // (heads * width), j // width % heads, j % width]
+            at, t, part, head, e = place if cell is None else cell(i, j, *place)
+            if case.task.member == "heads":
+                out[part, at, head, t, e] = value
+            elif case.task.member == "heads_transposed":
+                out[part, at, head, e, t] = value
+            else:
+                out[t, at, part, head, e] = value
+    return {"d": out}
+
+
+@each(PERMUTE)
+def test_permuted_products_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", seeds=(1,)):
+        a, b = (case.inputs[name].astype(float) for name in "ab")
+        for (at, t, part, head, e), got in np.ndenumerate(
+            case.reference["d"].transpose(np.argsort(family_module(task).ORDERS[task.constants["order"]]))
+        ):
+            terms = [x * y for x, y in zip(a[at, t], b[:, part, head, e], strict=True)]
+            assert got == pytest.approx(math.fsum(terms), rel=1e-10, abs=1e-12)
+
+
+@each(PERMUTE)
+def test_permuted_products_pass_with_a_margin_of_two(task):
+    for case in cases(task, seeds=(11,)):
+        assert not case.misses(permuted_product(case), margin=2), case.workload.name
+
+
+@each(PERMUTE)
+def test_bf16_operands_fp16_sums_and_wrong_places_are_rejected(task):
+    for case in cases(task, "odd", "past_the_tile", "token_scaled", seeds=(2,)):
+        assert case.misses(permuted_product(case, lower=bf16)), case.workload.name
+    for case in cases(task, "deep", seeds=(3,)):
+        assert case.misses(permuted_product(case, sums=fp16))
+    for case in cases(task, "odd", seeds=(4,)):
+        sizes = case.sizes
+
+        def tokens_first(i, j, at, t, part, head, e, batch=sizes["batch"]):
+            return i % batch, i // batch, part, head, e
+
+        def heads_first(i, j, at, t, part, head, e, parts=sizes["parts"], width=sizes["head_dim"]):
+            return at, t, j // width % parts, j // width // parts, e
+
+        for cell in (tokens_first, heads_first):
+            assert case.misses(permuted_product(case, cell=cell)) == ["d"]

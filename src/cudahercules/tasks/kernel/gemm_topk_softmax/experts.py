@@ -7,8 +7,8 @@ from functools import cache
 
 
 def triton_fused(inputs, outputs, sizes, scalars):
-    """Our own Triton kernel: a tile of rows against all columns, the choice among the accumulators, one round a
-    chosen column. The tile is autotuned."""
+    """Our own Triton kernel: a tile of rows against all columns, the choice among the accumulators, one round
+    for each chosen column. The tile is autotuned."""
     if sizes["n"] > 256:
         raise NotImplementedError("this kernel keeps all columns of a row in registers, up to 256")
     import torch
@@ -29,8 +29,8 @@ def triton_fused(inputs, outputs, sizes, scalars):
 
 
 def torch_compile(inputs, outputs, sizes, scalars):
-    """cuBLAS to fp32, then ranks by counting, softmax and zeros, compiled: a column is chosen if fewer than TOP
-    others come before it, which is right for equal products as well."""
+    """cuBLAS to fp32, then ranks by counting, softmax and zeros, compiled: a column is chosen if fewer than
+    TOP others come before it, which is right for equal products as well."""
     import torch
 
     choose = _choose(sizes["top"], scalars["alpha"])
