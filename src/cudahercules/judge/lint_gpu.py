@@ -52,9 +52,7 @@ WAVE_TASKS, WAVE_PROCESSES = 12, 24
 """A wave ends with the task that reaches either; a process is an import of PyTorch and a context."""
 FIRST_WAVE_TASKS = 4
 """Few, so that the card is not idle for long."""
-COMPILING = frozenset(
-    {"triton", "liger-kernel", "tokenspeed-deepgemm", "quack-kernels", "flashinfer-python"}
-)
+COMPILING = frozenset({"triton", "liger-kernel", "tokenspeed-deepgemm", "quack-kernels", "flashinfer-python"})
 """Packages whose experts compile when they are called."""
 COMPILING_AT_ONCE = 20
 """Processes that compile ahead: each takes about a gigabyte of the host's memory."""

@@ -42,8 +42,8 @@ AT_MOST = 40
 """Changes tried for a task, evenly spread over its solutions: a compile takes a second."""
 LIMIT_S = 5.0
 """Wall seconds for one workload: a loop that never ends must not hold up the others."""
-CHECKED_S = 10.0
-"""The same in the checking build, which is slower; a workload that does not end in it says nothing."""
+CHECKED_S = 20.0
+"""Wall seconds for all workloads in the checking build, which is slower; what does not end in it says nothing."""
 FINDING = "debug: "
 SEED = "mechanical"
 """The same inputs each time, so that what survives once survives again."""
@@ -61,6 +61,11 @@ class Change:
     at: str
     kind: Kind
     text: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a family's record of it names."""
+        return self.file, self.at, self.kind
 
     @property
     def name(self) -> str:
@@ -154,28 +159,38 @@ def mechanical_rows(
     tried = list(try_all(task, workers=workers, notify=notify))
     recorded = {(e.file, e.at, e.change): e for e in task.equivalent if e.file in task.candidates}
     survived = [t for t in tried if t.fate == "survived"]
-    unknown = [t for t in survived if (t.change.file, t.change.at, t.change.kind) not in recorded]
-    rows = [_count(tried, survived, unknown)]
-    for each in survived:
-        entry = recorded.get((each.change.file, each.change.at, each.change.kind))
-        rows.append(_survivor(each, entry))
-    passing = {(t.change.file, t.change.at, t.change.kind) for t in survived}
-    found = {(t.change.file, t.change.at, t.change.kind): t for t in tried}
-    rows += [_stale(e, found.get(key)) for key, e in recorded.items() if key not in passing]
+    rows = [_count(tried, survived, [t for t in survived if t.change.key not in recorded])]
+    rows += [_survivor(t, recorded.get(t.change.key)) for t in survived]
+    possible = {change.key for _, change in all_changes(task)}
+    seen = {t.change.key: t.verdict for t in tried if t.fate == "killed"}
+    for key, entry in recorded.items():
+        if key not in possible:
+            rows.append(_stale(entry, "there is no such change: the lines have moved"))
+        elif key in seen:
+            rows.append(_stale(entry, f"it is seen ({seen[key]})"))
     return rows
 
 
+def all_changes(task: Task) -> list[tuple[Candidate, Change]]:
+    """Every change of every honest solution that the emulator can run."""
+    files = [f for f in task.candidates if f not in task.beyond_emulator]
+    candidates = [(file, load_candidate(task.directory / file)) for file in files]
+    return [
+        (candidate, change)
+        for file, candidate in candidates
+        for source in candidate.files
+        for change in _renamed(candidate, file, changes(source.name, source.text))
+    ]
+
+
 def try_all(task: Task, *, workers: int = 2, notify: Callable[[str], None] | None = None) -> Iterator[Tried]:
-    """Every change of every honest solution that the emulator can run, tried."""
-    jobs: list[tuple[Candidate, Change, bytes]] = []
-    for file in task.candidates:
-        if file not in task.beyond_emulator:
-            candidate = load_candidate(task.directory / file)
-            mine = [c for f in candidate.files for c in _renamed(candidate, file, changes(f.name, f.text))]
-            jobs += [(candidate, change, _device_code(task, candidate)) for change in mine]
+    """All changes tried, in their order; AT_MOST of them where there are more."""
+    jobs = all_changes(task)
     jobs = jobs[:: -(-len(jobs) // AT_MOST)] if len(jobs) > AT_MOST else jobs
+    originals = {c.sha256: _device_code(task, c) for c in {c.sha256: c for c, _ in jobs}.values()}
     with ThreadPoolExecutor(workers, "mechanical") as pool:
-        for number, tried in enumerate(pool.map(lambda job: _try(task, *job), jobs), 1):
+        results = pool.map(lambda job: _try(task, *job, originals[job[0].sha256]), jobs)
+        for number, tried in enumerate(results, 1):
             if notify is not None:
                 notify(f"{number} of {len(jobs)} changes by machine tried")
             yield tried
@@ -209,10 +224,14 @@ def _try(task: Task, candidate: Candidate, change: Change, original: bytes) -> T
 
 
 def _finding(task: Task, path: Path) -> str:
-    """The kind of the first thing that ``debug`` finds in any small workload; "" if it finds nothing."""
+    """The kind of the first thing that ``debug`` finds in a small workload; "" if it finds nothing in time."""
+    end = time.monotonic() + CHECKED_S
     for workload in task.workloads_of(*CHECKED_ROLES):
+        left = end - time.monotonic()
+        if left < 1:
+            break
         with suppress(NotExamined):
-            report = debug(task, path, workload.name, seed=SEED, limit_s=CHECKED_S)
+            report = debug(task, path, workload.name, seed=SEED, limit_s=left)
             if report.findings and report.ending != "out_of_fuel":
                 return report.findings[0].kind
     return ""
@@ -268,13 +287,12 @@ def _survivor(tried: Tried, entry: Equivalent | None) -> LintRow:
     )
 
 
-def _stale(entry: Equivalent, tried: Tried | None) -> LintRow:
-    happened = "there is no such change: the lines have moved" if tried is None else f"it is {tried.fate}"
+def _stale(entry: Equivalent, happened: str) -> LintRow:
     return LintRow(
         subject=f"{entry.file}:{entry.at} {entry.change}",
         sort="mechanical",
         expected="accepted",
-        got="" if tried is None else "rejected" if tried.fate == "killed" else tried.fate,
+        got="",
         outcome="failed",
         detail=f"recorded as no mistake, but {happened}",
     )
