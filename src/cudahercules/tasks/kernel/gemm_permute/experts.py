@@ -137,14 +137,10 @@ def _kernel():
         head = head % HEADS
         if ORDER == 0:
             of_row = batch * HEADS * TOKENS * HEAD_DIM + token * HEAD_DIM
-            of_column = (
-                part.to(tl.int64) * BATCH * HEADS * TOKENS * HEAD_DIM + head * TOKENS * HEAD_DIM + element
-            )
+            of_column = of_part + head * TOKENS * HEAD_DIM + element
         elif ORDER == 1:
             of_row = batch * HEADS * TOKENS * HEAD_DIM + token
-            of_column = (
-                part.to(tl.int64) * BATCH * HEADS * TOKENS * HEAD_DIM + (head * HEAD_DIM + element) * TOKENS
-            )
+            of_column = of_part + (head * HEAD_DIM + element) * TOKENS
         else:
             of_row = (token * BATCH + batch) * PARTS * HEADS * HEAD_DIM
             of_column = columns
