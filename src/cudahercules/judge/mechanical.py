@@ -36,6 +36,7 @@ from cudahercules.judge.protocol import CHECKED_ROLES
 from cudahercules.task.model import Equivalent, Task
 
 Kind = Literal["barrier", "one_too_many", "one_too_few", "half_sum"]
+Key = tuple[str, str, str]
 Fate = Literal["killed", "survived", "same code", "does not build", "not run"]
 
 AT_MOST = 40
@@ -43,7 +44,7 @@ AT_MOST = 40
 LIMIT_S = 5.0
 """Wall seconds for one workload: a loop that never ends must not hold up the others."""
 CHECKED_S = 20.0
-"""Wall seconds for all workloads in the checking build, which is slower; what does not end in it says nothing."""
+"""Wall seconds for all workloads in the checking build, which is slower: what does not end says nothing."""
 FINDING = "debug: "
 SEED = "mechanical"
 """The same inputs each time, so that what survives once survives again."""
@@ -63,7 +64,7 @@ class Change:
     text: str
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """What a family's record of it names."""
         return self.file, self.at, self.kind
 
@@ -157,7 +158,9 @@ def mechanical_rows(
     """Rows for ``lint``: the count, then each change that passes, recorded or not, and each record that fits
     no change that passes. Raises UsageError and MachineError like ``grade``."""
     tried = list(try_all(task, workers=workers, notify=notify))
-    recorded = {(e.file, e.at, e.change): e for e in task.equivalent if e.file in task.candidates}
+    recorded: dict[Key, Equivalent] = {
+        (e.file, e.at, e.change): e for e in task.equivalent if e.file in task.candidates
+    }
     survived = [t for t in tried if t.fate == "survived"]
     rows = [_count(tried, survived, [t for t in survived if t.change.key not in recorded])]
     rows += [_survivor(t, recorded.get(t.change.key)) for t in survived]
@@ -189,7 +192,7 @@ def try_all(task: Task, *, workers: int = 2, notify: Callable[[str], None] | Non
     jobs = jobs[:: -(-len(jobs) // AT_MOST)] if len(jobs) > AT_MOST else jobs
     originals = {c.sha256: _device_code(task, c) for c in {c.sha256: c for c, _ in jobs}.values()}
     with ThreadPoolExecutor(workers, "mechanical") as pool:
-        results = pool.map(lambda job: _try(task, *job, originals[job[0].sha256]), jobs)
+        results = pool.map(lambda job: _try(task, job[0], job[1], originals[job[0].sha256]), jobs)
         for number, tried in enumerate(results, 1):
             if notify is not None:
                 notify(f"{number} of {len(jobs)} changes by machine tried")
@@ -224,7 +227,7 @@ def _try(task: Task, candidate: Candidate, change: Change, original: bytes) -> T
 
 
 def _finding(task: Task, path: Path) -> str:
-    """The kind of the first thing that ``debug`` finds in a small workload; "" if it finds nothing in time."""
+    """The kind of the first thing that ``debug`` finds in a small workload; "" for nothing in time."""
     end = time.monotonic() + CHECKED_S
     for workload in task.workloads_of(*CHECKED_ROLES):
         left = end - time.monotonic()
