@@ -1,5 +1,6 @@
 """An expert without torch, from start to samples: cuBLASLt's search against a stand-in of the library."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from cudahercules.measure import cublaslt
 from cudahercules.replay.client import environment_of, expert_side
 from cudahercules.replay.interface import ContestantLost, ExpertDeclined, start_expert, warm_process
 from cudahercules.task.load import BUNDLED, load_family
-from cudahercules.task.model import Expert, Normal
+from cudahercules.task.model import DType, Expert, Normal
 
 HERE = Path(__file__).parent
 
@@ -86,6 +87,41 @@ def test_scaled_products_say_what_their_scales_are_for(machine, name, mode, kind
     expected = ["create", "description 68 0", "operation 3 1", *layouts, *scales, "operation 25 1"]
     assert calls[: len(expected)] == expected
     assert calls[-1] == f"matmul 3 1 0 {2 if addend else 1} stream"
+
+
+@pytest.mark.parametrize(
+    ("product", "said"),
+    [
+        (
+            cublaslt.Product(3, 5, 7, DType.INT8, "32i", transposed=True, alpha=0.25),
+            ["description 72 0", "operation 3 1", "layout 3 7 5 7", "layout 3 7 3 7", "layout 3 5 3 5"],
+        ),
+        (
+            cublaslt.Product(3, 5, 7, DType.BF16, batch=4),
+            [
+                "description 68 0",
+                *("layout 14 5 7 5", "matrix 5 4", "matrix 6 35"),
+                *("layout 14 7 3 7", "matrix 5 4", "matrix 6 21"),
+                *("layout 14 5 3 5", "matrix 5 4", "matrix 6 15"),
+            ],
+        ),
+    ],
+    ids=["integers", "batch"],
+)
+def test_products_of_integers_and_batches_are_described(machine, monkeypatch, tmp_path, product, said):
+    library = ctypes.CDLL(str(tmp_path / "site/nvidia/cu13/lib/libcublasLt.so.13"))
+    monkeypatch.setattr(cublaslt, "_library", lambda: library)
+    problem = cublaslt._Problem.make(product)
+    assert problem.run(cublaslt.Places(1, 2, 3, 4), problem.offers()[0].algo, 0) == 0
+    problem.close()
+    calls = machine.read_text().splitlines()
+    assert calls == [
+        "create",
+        *said,
+        f"preference 1 {64 << 20}",
+        f"matmul 1 {product.alpha:g} 0 1 none",
+        "destroy",
+    ]
 
 
 def test_the_choice_is_remembered_and_handles_are_given_back(machine):

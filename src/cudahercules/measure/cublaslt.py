@@ -30,17 +30,18 @@ CANDIDATES = 64
 """Algorithms asked of the heuristics; usually 8 to 30 come back."""
 SCREENING_RUNS, FINAL_RUNS, FINALISTS = 3, 12, 4
 """All are timed a few times, the best ones then more often."""
-_R_32F, _R_64F, _R_16F, _R_16BF, _R_8F_E4M3 = 0, 1, 2, 14, 28  # cudaDataType_t
+_R_32F, _R_64F, _R_16F, _R_8I, _R_16BF, _R_8F_E4M3 = 0, 1, 2, 3, 14, 28  # cudaDataType_t
 _KINDS = {
     DType.FP8_E4M3: _R_8F_E4M3,
+    DType.INT8: _R_8I,
     DType.FP32: _R_32F,
     DType.TF32: _R_32F,
     DType.FP64: _R_64F,
     DType.FP16: _R_16F,
     DType.BF16: _R_16BF,
 }
-_COMPUTE = {"32f": 68, "32f_fast_tf32": 77, "64f": 70}  # cublasComputeType_t
-_SCALE = {"32f": _R_32F, "32f_fast_tf32": _R_32F, "64f": _R_64F}
+_COMPUTE = {"32f": 68, "32f_fast_tf32": 77, "64f": 70, "32i": 72}  # cublasComputeType_t
+_SCALE = {"32f": _R_32F, "32f_fast_tf32": _R_32F, "64f": _R_64F, "32i": _R_32F}
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 _TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # CUBLASLT_MATMUL_DESC_TRANSA, _FAST_ACCUM
 _FIRST_SCALE, _SECOND_SCALE = (17, 31), (18, 32)  # _A_SCALE_POINTER and _A_SCALE_MODE, the same of B
@@ -117,10 +118,11 @@ def _call(function: Any, *arguments: Any) -> None:
 @dataclass(frozen=True)
 class Product:
     """C (m by n) = A (m by k) B (k by n), all row-major and dense with elements of ``dtype``.
-    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32`` or ``64f``.
+    ``compute`` is ``32f`` (true single precision for fp32 operands), ``32f_fast_tf32``, ``64f`` or ``32i``.
 
     ``transposed``: B is stored n by k, and C = A B^T. ``batch`` such products lie one after the other.
-    ``result`` is C's type where it is another. ``scaled``: operands are FP8, with scales of A and of B."""
+    ``result`` is C's type where it is another. ``scaled``: operands are FP8, with scales of A and of B.
+    ``alpha`` multiplies the product."""
 
     m: int
     n: int
@@ -131,6 +133,7 @@ class Product:
     batch: int = 1
     result: DType | None = None
     scaled: tuple[Scaled, Scaled] | None = None
+    alpha: float = 1.0
 
 
 @dataclass
@@ -145,7 +148,7 @@ class _Problem:
     description: Any
     layouts: tuple[Any, Any, Any]  # first and second operand, result
     addend: Any  # its layout where its type is not the result's: beta is 0, but types are checked; else None
-    scale: Any  # ctypes type of alpha and beta
+    alpha: Any  # of the ctypes type of alpha and beta
 
     @classmethod
     def make(cls, p: Product) -> _Problem:
@@ -163,7 +166,7 @@ class _Problem:
         other = result is DType.FP8_E4M3
         addend = _layout(library, DType.BF16, p.n, p.m, p.batch) if other else None
         scale = ctypes.c_double if p.compute == "64f" else ctypes.c_float
-        return cls(library, handle, description, layouts, addend, scale)
+        return cls(library, handle, description, layouts, addend, scale(p.alpha))
 
     def scale_by(self, scaled: tuple[Scaled, Scaled], places: Places) -> None:
         """Take the operands' scales from ``places``. Sums stay in the tensor core unless scales change
@@ -204,13 +207,13 @@ class _Problem:
 
     def run(self, places: Places, algorithm: Any, stream: int) -> int:
         """Enqueue with one algorithm; returns the cuBLAS status."""
-        one, zero = self.scale(1), self.scale(0)
+        zero = type(self.alpha)(0)
         first, second, result = self.layouts
         out = _POINTER(places.c)
         return self.library.cublasLtMatmul(
             self.handle,
             self.description,
-            ctypes.byref(one),
+            ctypes.byref(self.alpha),
             _POINTER(places.b),
             first,
             _POINTER(places.a),
@@ -310,6 +313,14 @@ def best_scaled_product(
     (m, k), n = a.shape, b.shape[0]
     product = Product(m, n, k, a.dtype, transposed=True, result=c.dtype, scaled=scaled)
     return _searched_on_the_device(product, a, b, c, *scales)
+
+
+def best_integer_product(a: Any, b: Any, c: Any, scale: float) -> Callable[[int], None]:
+    """``c = scale * a @ b^T`` for INT8 places as above, summed in 32 bits, then rounded and saturated:
+    a is m by k, b is n by k."""
+    (m, k), n = a.shape, b.shape[0]
+    product = Product(m, n, k, a.dtype, "32i", transposed=True, alpha=scale)
+    return _searched_on_the_device(product, a, b, c)
 
 
 def _searched_on_the_device(product: Product, a: Any, b: Any, c: Any, *scales: Any) -> Callable[[int], None]:
