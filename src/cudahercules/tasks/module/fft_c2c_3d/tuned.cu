@@ -9,8 +9,9 @@
 // each thread transforms 8 numbers in registers, turns them, writes them back to the places from which it took them,
 // and reads those of its neighbours. A line along the width belongs to lanes of one warp, which needs no barrier.
 //
-// Done for all volumes at once, the second kernel would find nothing of what the first one wrote. 16 volumes are 32 MB:
-// both kernels for the same 16 follow each other, so that the second one reads from L2.
+// Done for all volumes at once, the second kernel would find nothing of what the first one wrote. 8 volumes are 16 MB:
+// both kernels for the same 8 follow each other, so that the second one reads from L2. Two streams take portions in
+// turns, so that one portion's depth runs beside the next one's planes and no launch is waited for.
 #include "solve.h"
 
 static_assert(DEPTH == 64 && HEIGHT == 64 && WIDTH == 64 && sizeof(x_t) == 8);
@@ -161,13 +162,28 @@ __global__ void __launch_bounds__(8 * LINES) transform_depth(float2* __restrict_
     for (int d = 0; d < 8; ++d) y[(thread + 8 * d) * PLANE] = v[reversed(d)];
 }
 
-constexpr int64_t PORTION = 16;  // volumes of 2 MB
+constexpr int64_t PORTION = 8;  // volumes of 2 MB
 
 extern "C" void solve(const x_t* x, y_t* y, int64_t batch, cudaStream_t stream) {
-    for (int64_t volume = 0; volume < batch; volume += PORTION) {
+    cudaStream_t other;
+    cudaEvent_t begin, end;
+    cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&begin, cudaEventDisableTiming);
+    cudaEventCreateWithFlags(&end, cudaEventDisableTiming);
+    cudaEventRecord(begin, stream);
+    cudaStreamWaitEvent(other, begin, 0);
+
+    cudaStream_t sides[] = {stream, other};
+    for (int64_t volume = 0, turn = 0; volume < batch; volume += PORTION, turn ^= 1) {
         int64_t volumes = batch - volume < PORTION ? batch - volume : PORTION, first = volume * VOLUME;
-        transform_planes<<<(unsigned)(volumes * SIDE), 512, 0, stream>>>(x + first, y + first);
+        transform_planes<<<(unsigned)(volumes * SIDE), 512, 0, sides[turn]>>>(x + first, y + first);
         dim3 grid(PLANE / LINES, (unsigned)volumes);
-        transform_depth<<<grid, 8 * LINES, 0, stream>>>(y + first);
+        transform_depth<<<grid, 8 * LINES, 0, sides[turn]>>>(y + first);
     }
+
+    cudaEventRecord(end, other);
+    cudaStreamWaitEvent(stream, end, 0);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    cudaStreamDestroy(other);
 }
