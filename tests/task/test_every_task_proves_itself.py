@@ -9,6 +9,7 @@ import pytest
 
 from cudahercules.judge.lint import lint
 from cudahercules.judge.lint_log import first_members
+from cudahercules.judge.mechanical import mechanical_rows
 from cudahercules.task.load import all_tasks, load_task
 
 FIRST = {t.id for t in first_members(all_tasks())}
@@ -32,3 +33,16 @@ def test_a_member_of_each_family(name):
 @pytest.mark.parametrize("name", OTHERS)
 def test_all_others(name):
     prove(name)
+
+
+LOOKED_AT = ("kernel/gemm", "kernel/rotary", "kernel/syrk", "module/layernorm_fwd")
+"""Families in which every change by machine that passes was looked at."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", LOOKED_AT)
+def test_mistakes_made_by_machine_are_seen(family):
+    (name,) = [n for n in FIRST if n.startswith(f"{family}/")]
+    rows = mechanical_rows(load_task(name), workers=WORKERS)
+    assert [row for row in rows if row.outcome == "failed"] == []
+    assert rows[0].outcome == "ok"
