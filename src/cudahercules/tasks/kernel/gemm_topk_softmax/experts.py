@@ -74,7 +74,7 @@ def _kernel():
         for stages in (3, 5)
     ]
 
-    def fits(configs, named, **_):
+    def fits(configs, _positional, **named):
         """Without those whose stages or accumulators are too large."""
         width = named["COLUMNS"]
         return [
