@@ -22,8 +22,8 @@ def cublaslt_dense(inputs, outputs, sizes, scalars):
 
 
 def cusparselt(inputs, outputs, sizes, scalars):
-    """cuSPARSELt as PyTorch calls it, compressed in preparation, with the algorithm that its search finds. The
-    search failed on an H200 with cuSPARSELt 0.8 (internal error): then it is the default one."""
+    """cuSPARSELt as PyTorch calls it, compressed in preparation, with the algorithm of its search. The
+    search failed on an H200 with cuSPARSELt 0.8 (internal error): then it is the default."""
     if sizes["tokens"] % 8 or sizes["outputs"] % 32 or sizes["quads"] % 8:
         raise NotImplementedError("PyTorch calls cuSPARSELt for multiples of 8 tokens and 32 weights only")
     import torch
