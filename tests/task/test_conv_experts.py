@@ -25,7 +25,7 @@ FAMILIES = (
     "conv2d_dgrad",
     "attention_mha",
 )
-GPU_LIBRARIES = ("cudnn_graph", "triton_then_cudnn_graph", "fa3")
+GPU_LIBRARIES = ("cudnn_graph", "triton_then_cudnn_graph", "triton_fused", "fa3")
 PANEL = [
     (task, expert.name)
     for family in FAMILIES
@@ -92,6 +92,7 @@ def test_experts_compute_the_task_and_write_its_layout(task, expert):
             run = getattr(load_experts(task), expert)(inputs, outputs, sizes, scalars)
         except NotImplementedError:
             continue
+        getattr(run, "prepare", lambda: None)()
         got = {**outputs, **(run() or {})}[tensor.name]
         assert tuple(got.shape) == expected.shape, workload.name
         assert got.dtype == dtype

@@ -56,6 +56,18 @@ def cudnn_graph(inputs, outputs, sizes, scalars):
     return run
 
 
+def triton_fused(inputs, outputs, sizes, scalars):
+    """Our own Triton kernel: an implicit product with bias and rectifier on the accumulator."""
+    import triton
+
+    from cudahercules.measure.triton_convolution import forward
+
+    how = tuple(int(scalars[name]) for name in ("stride", "padding", "dilation"))
+    run = forward(inputs["x"], inputs["filter"], outputs["y"], how, bias=inputs["bias"])
+    run.versions = {"triton": triton.__version__}
+    return run
+
+
 def torch_compile(inputs, outputs, sizes, scalars):
     """torch.compile in max-autotune: cuDNN, then bias and rectifier in one kernel; or Triton for all."""
     search_algorithms()

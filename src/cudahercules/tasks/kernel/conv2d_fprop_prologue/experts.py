@@ -28,6 +28,19 @@ def torch_compile(inputs, outputs, sizes, scalars):
     return run
 
 
+def triton_fused(inputs, outputs, sizes, scalars):
+    """Our own Triton kernel: an implicit product, its operand activated between loading and multiplying."""
+    import triton
+
+    from cudahercules.measure.triton_convolution import forward
+
+    how = tuple(int(scalars[name]) for name in ("stride", "padding", "dilation"))
+    activate = (inputs["scale"], inputs["bias"])
+    run = forward(inputs["x"], inputs["filter"], outputs["y"], how, activate)
+    run.versions = {"triton": triton.__version__}
+    return run
+
+
 def triton_then_cudnn(inputs, outputs, sizes, scalars):
     """One generated kernel for the activations, then cuDNN as PyTorch calls it, its algorithms searched."""
     import torch

@@ -14,6 +14,20 @@ from cudahercules.measure.convolution import (
 )
 
 
+def triton_fused(inputs, outputs, sizes, scalars):
+    """Our own Triton kernel: activations made between loading and multiplying, pieces of the pixels added up
+    in fp32, and one more kernel that rounds."""
+    import triton
+
+    from cudahercules.measure.triton_convolution import filter_gradient
+
+    how = tuple(int(scalars[name]) for name in ("stride", "padding", "dilation"))
+    operands = (inputs[name] for name in ("dy", "x", "scale", "bias"))
+    run = filter_gradient(*operands, outputs["dfilter"], how)
+    run.versions = {"triton": triton.__version__}
+    return run
+
+
 def triton_then_cudnn(inputs, outputs, sizes, scalars):
     """One generated kernel for the activations, then cuDNN as PyTorch calls it, its algorithms searched."""
     import torch
