@@ -124,6 +124,24 @@ def test_products_of_integers_and_batches_are_described(machine, monkeypatch, tm
     ]
 
 
+def test_sums_of_an_operand_are_asked_of_the_epilogue(machine):
+    task = next(t for t in load_family(BUNDLED / "kernel/gemm_reduce_k") if t.member == "bf16")
+    workload = next(w for w in task.workloads if w.role.value == "smoke")
+    m, n, k = (workload.dimensions[d] for d in "mnk")
+    with start_expert(task, "cublaslt_bias_gradient", workload) as expert:
+        assert expert.ready.method == "graph"
+        assert machine.read_text().splitlines()[:8] == [
+            "create",
+            "description 68 0",
+            "operation 4 1",
+            f"layout 14 {n} {k} {n}",
+            f"layout 14 {m} {k} {m}",
+            f"layout 14 {n} {m} {n}",
+            "operation 7 512",
+            "operation 8 place",
+        ]
+
+
 def test_the_choice_is_remembered_and_handles_are_given_back(machine):
     task = member("fp32")
     smoke = next(w for w in task.workloads if w.role.value == "smoke")

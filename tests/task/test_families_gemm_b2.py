@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from small_cases import bf16, cases, f32, fp16, tasks_of
+from small_cases import bf16, cases, e4m3, f32, fp16, tasks_of
 
 from cudahercules.task.load import family_module
 
@@ -19,6 +19,7 @@ def each(tasks):
 SPARSE = tasks_of("kernel/gemm_sparse24", "hopper")
 TOPK = tasks_of("kernel/gemm_topk_softmax", "hopper")
 PERMUTE = tasks_of("kernel/gemm_permute")
+REDUCE = tasks_of("kernel/gemm_reduce_k")
 
 
 # --- gemm_sparse24 -------------------------------------------------------------------------------
@@ -199,3 +200,47 @@ def test_bf16_operands_fp16_sums_and_wrong_places_are_rejected(task):
 
         for cell in (tokens_first, heads_first):
             assert case.misses(permuted_product(case, cell=cell)) == ["d"]
+
+
+# --- gemm_reduce_k -------------------------------------------------------------------------------
+
+STORED = {"fp16": fp16, "bf16": bf16}
+LOWER = {"fp16": bf16, "bf16": e4m3}
+
+
+def product_and_sums(case, lower=f32, products=f32, sums=f32, group=16):
+    """Both, ``group`` rows of A and B at a time; ``products`` and ``sums`` round the running sums."""
+    a, b = lower(case.inputs["a"].astype(f32)), lower(case.inputs["b"].astype(f32))
+    c, total = np.zeros((a.shape[1], b.shape[1]), f32), np.zeros(a.shape[1], f32)
+    for p in range(0, a.shape[0], group):
+        c = products(c + a[p : p + group].T @ b[p : p + group])
+        total = sums(total + a[p : p + group].sum(axis=0, dtype=f32))
+    return {"c": c, "sum": total}
+
+
+@each(REDUCE)
+def test_products_with_sums_agree_with_plain_ones(task):
+    for case in cases(task, "smoke", "outer_product", seeds=(1,)):
+        a, b = (case.inputs[name].astype(float).T for name in "ab")
+        for i, row in enumerate(a):
+            assert case.reference["sum"][i] == pytest.approx(math.fsum(row), rel=1e-11, abs=1e-13)
+            for j, column in enumerate(b):
+                terms = [x * y for x, y in zip(row, column, strict=True)]
+                assert case.reference["c"][i, j] == pytest.approx(math.fsum(terms), rel=1e-10, abs=1e-12)
+
+
+@each(REDUCE)
+def test_products_with_sums_pass_with_a_margin_of_two(task):
+    for case in cases(task, seeds=(11,)):
+        assert max(np.abs(case.reference[name]).max() for name in ("c", "sum")) < 60000, case.workload.name
+        assert not case.misses(product_and_sums(case), margin=2), case.workload.name
+
+
+@each(REDUCE)
+def test_lower_operands_and_sums_in_few_bits_are_rejected(task):
+    stored, lower = STORED[task.member], LOWER[task.member]
+    for case in cases(task, "odd", "past_the_tile", "token_scaled", "outliers", "deep", seeds=(2,)):
+        assert case.misses(product_and_sums(case, lower=lower)) == ["c", "sum"], case.workload.name
+    for case in cases(task, "deep", seeds=(3,)):
+        assert case.misses(product_and_sums(case, products=stored)) == ["c"]
+        assert case.misses(product_and_sums(case, sums=stored, group=1)) == ["sum"]

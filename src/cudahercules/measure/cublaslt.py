@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from pathlib import Path
@@ -43,7 +43,9 @@ _KINDS = {
 _COMPUTE = {"32f": 68, "32f_fast_tf32": 77, "64f": 70, "32i": 72}  # cublasComputeType_t
 _SCALE = {"32f": _R_32F, "32f_fast_tf32": _R_32F, "64f": _R_64F, "32i": _R_32F}
 _MAX_WORKSPACE = 1  # CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-_TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # CUBLASLT_MATMUL_DESC_TRANSA, _FAST_ACCUM
+_TRANSPOSE_FIRST, _TRANSPOSE_SECOND, _FAST_SUMS = 3, 4, 25  # CUBLASLT_MATMUL_DESC_TRANSA, _B, _FAST_ACCUM
+_EPILOGUE, _BIAS_PLACE = 7, 8  # CUBLASLT_MATMUL_DESC_EPILOGUE, _BIAS_POINTER
+_SUMS_OF_SECOND = 512  # CUBLASLT_EPILOGUE_BGRADB: sums of the second operand along k, in the bias
 _FIRST_SCALE, _SECOND_SCALE = (17, 31), (18, 32)  # _A_SCALE_POINTER and _A_SCALE_MODE, the same of B
 _BATCH_COUNT, _BATCH_STRIDE = 5, 6  # CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, _STRIDED_BATCH_OFFSET
 _POINTER = ctypes.c_void_p
@@ -122,7 +124,8 @@ class Product:
 
     ``transposed``: B is stored n by k, and C = A B^T. ``batch`` such products lie one after the other.
     ``result`` is C's type where it is another. ``scaled``: operands are FP8, with scales of A and of B.
-    ``alpha`` multiplies the product."""
+    ``alpha`` multiplies the product. ``first_transposed``: A is stored k by m, and C = A^T B. ``sums``: those
+    of A along k are made beside the product."""
 
     m: int
     n: int
@@ -134,6 +137,8 @@ class Product:
     result: DType | None = None
     scaled: tuple[Scaled, Scaled] | None = None
     alpha: float = 1.0
+    first_transposed: bool = False
+    sums: bool = False
 
 
 @dataclass
@@ -159,9 +164,11 @@ class _Problem:
         _call(library.cublasLtMatmulDescCreate, ctypes.byref(description), *kinds)
         if p.transposed:
             _set(library.cublasLtMatmulDescSetAttribute, description, _TRANSPOSE_FIRST, ctypes.c_int32(1))
+        if p.first_transposed:
+            _set(library.cublasLtMatmulDescSetAttribute, description, _TRANSPOSE_SECOND, ctypes.c_int32(1))
         result = p.result or p.dtype
         first = _layout(library, p.dtype, *((p.k, p.n) if p.transposed else (p.n, p.k)), p.batch)
-        second = _layout(library, p.dtype, p.k, p.m, p.batch)
+        second = _layout(library, p.dtype, *((p.m, p.k) if p.first_transposed else (p.k, p.m)), p.batch)
         layouts = (first, second, _layout(library, result, p.n, p.m, p.batch))
         other = result is DType.FP8_E4M3
         addend = _layout(library, DType.BF16, p.n, p.m, p.batch) if other else None
@@ -180,6 +187,12 @@ class _Problem:
             _set(describe, self.description, pointer, _POINTER(place))
         if scaled[0] in (Scaled.MATRIX, Scaled.ROW):
             _set(describe, self.description, _FAST_SUMS, ctypes.c_int8(1))
+
+    def sum_into(self, place: int) -> None:
+        """Leave the sums of A along k at ``place``, m of them in C's type."""
+        describe = self.library.cublasLtMatmulDescSetAttribute
+        _set(describe, self.description, _EPILOGUE, ctypes.c_int32(_SUMS_OF_SECOND))
+        _set(describe, self.description, _BIAS_PLACE, _POINTER(place))
 
     def offers(self) -> list[_Heuristic]:
         """The algorithms that the heuristics offer, their best guess first."""
@@ -255,7 +268,7 @@ def _layout(library: Any, kind: DType, rows: int, columns: int, batch: int) -> A
 
 @dataclass(frozen=True)
 class Places:
-    """Device addresses of the operands, the result, WORKSPACE_BYTES of workspace, and scales if there are."""
+    """Device addresses of operands, result, WORKSPACE_BYTES of workspace; of scales and sums if there are."""
 
     a: int
     b: int
@@ -263,6 +276,7 @@ class Places:
     workspace: int
     a_scale: int = 0
     b_scale: int = 0
+    sums: int = 0
 
 
 def version() -> str:
@@ -283,6 +297,8 @@ def searched(product: Product, places: Places, stream: int) -> Callable[[int], N
     problem = _Problem.make(product)
     if product.scaled:
         problem.scale_by(product.scaled, places)
+    if product.sums:
+        problem.sum_into(places.sums)
     key = cache.digest("cublaslt 3", version(), _device_name(), repr(product))
     if key not in _chosen:
         _chosen[key] = _remembered(key, lambda: _search(problem, places, stream))
@@ -323,10 +339,22 @@ def best_integer_product(a: Any, b: Any, c: Any, scale: float) -> Callable[[int]
     return _searched_on_the_device(product, a, b, c)
 
 
-def _searched_on_the_device(product: Product, a: Any, b: Any, c: Any, *scales: Any) -> Callable[[int], None]:
+def best_product_with_sums(a: Any, b: Any, c: Any, sums: Any) -> Callable[[int], None]:
+    """``c = a^T @ b`` and ``sums = a.sum(0)`` for places as above: a is k by m, b is k by n, and c and sums
+    have their type."""
+    (k, m), n = a.shape, b.shape[1]
+    product = Product(m, n, k, a.dtype, first_transposed=True, sums=True)
+    return _searched_on_the_device(product, a, b, c, sums=sums)
+
+
+def _searched_on_the_device(
+    product: Product, a: Any, b: Any, c: Any, *scales: Any, sums: Any = None
+) -> Callable[[int], None]:
     workspace = int(api.cuMemAlloc(WORKSPACE_BYTES))
     stream = api.cuStreamCreate(1)
     places = Places(a.pointer, b.pointer, c.pointer, workspace, *(s.pointer for s in scales))
+    if sums is not None:
+        places = replace(places, sums=sums.pointer)
     try:
         run = searched(product, places, int(stream))
     except BaseException:
