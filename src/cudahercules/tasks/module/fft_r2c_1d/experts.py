@@ -1,4 +1,4 @@
-"""The panel for transforms of real signals: cuFFT twice, and ours for long ones. Imports happen when called.
+"""The panel for transforms of real signals: cuFFT twice, and ours. Imports happen when called.
 
 Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``.
 """
@@ -30,3 +30,8 @@ def two_pass(inputs, outputs, sizes, scalars):
     """Our own kernels in two_pass.cu. An expert with a CUDA source of its name is built, recorded and
     replayed as a plan, exactly like a candidate; this function is never run on tensors."""
     return Path(__file__).with_name("two_pass.cu")
+
+
+def tuned(inputs, outputs, sizes, scalars):
+    """Our own kernel in tuned.cu, likewise."""
+    return Path(__file__).with_name("tuned.cu")
