@@ -23,6 +23,7 @@ def to_tf32(x):
 
 
 ROUND = {
+    "fp32": lambda x: x.astype(f32),
     "tf32": to_tf32,
     "fp8_e4m3": lambda x: np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).astype(f32),
     "bf16": lambda x: x.astype(ml_dtypes.bfloat16).astype(f32),
@@ -33,9 +34,10 @@ ROUND = {
 
 
 def gemm(task, workload, x, lower=lambda v: v):
-    """A plain loop over k, product and sum each rounded to fp32: the worst honest order."""
-    a, b = lower(x["a"].astype(f32)), lower(x["b"].astype(f32))
-    c = np.zeros((a.shape[0], b.shape[1]), f32)
+    """A plain loop over k, product and sum each rounded to fp32 (fp64 for fp64): the worst honest order."""
+    real = np.float64 if task.member == "fp64" else f32
+    a, b = (lower(x[name].astype(real)).astype(real) for name in "ab")
+    c = np.zeros((a.shape[0], b.shape[1]), real)
     for p in range(a.shape[1]):
         c += a[:, p : p + 1] * b[p : p + 1]
     return {"c": c}

@@ -9,11 +9,12 @@ from functools import cache
 
 
 def cublaslt_search(inputs, outputs, sizes, scalars):
-    """cuBLASLt with the fastest of the algorithms that its heuristics offer; sums in fp32. It runs
-    without torch: the operands are places on the device."""
+    """cuBLASLt with the fastest of the algorithms that its heuristics offer; sums in fp32, or in fp64
+    for fp64. It runs without torch: the operands are places on the device."""
     from cudahercules.measure.cublaslt import best_product
 
     compute = "32f_fast_tf32" if sizes["allow_tf32"] else "32f"
+    compute = "64f" if inputs["a"].dtype == "fp64" else compute
     return best_product(inputs["a"], inputs["b"], outputs["c"], compute)
 
 

@@ -3,16 +3,21 @@
 // Every value of A is read n times and every value of B m times from global memory; the caches are
 // all that saves it. Neighbouring threads take neighbouring columns, so reads of B and writes of C
 // are coalesced, and a whole warp reads the same element of A. Products and the sum are fp32 whatever the
-// operands are (float() also converts fp16 and bf16); only the result is rounded to C's type.
+// operands are (sum_t() also converts fp16 and bf16), but fp64 for fp64; only the result is rounded to C's type.
+#include <type_traits>
+
 #include "solve.h"
+
+// Sums are double where the operands are.
+using sum_t = std::conditional_t<std::is_same<c_t, double>::value, double, float>;
 
 __global__ void multiply(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, int64_t k) {
     int64_t column = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     int64_t row = blockIdx.y * (int64_t)blockDim.y + threadIdx.y;
     if (row >= m || column >= n) return;
 
-    float sum = 0.0f;
-    for (int64_t p = 0; p < k; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    sum_t sum = 0;
+    for (int64_t p = 0; p < k; ++p) sum += sum_t(a[row * k + p]) * sum_t(b[p * n + column]);
     c[row * n + column] = c_t(sum);
 }
 

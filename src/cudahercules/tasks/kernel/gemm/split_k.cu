@@ -5,19 +5,24 @@
 // matrix; a last kernel adds the two. The second stream is forked from the caller's stream with one
 // event and joined to it with another, so that the whole is one graph of work. Scratch comes from the
 // stream-ordered allocator.
+#include <type_traits>
+
 #include "solve.h"
 
-__global__ void multiply_part(const a_t* a, const b_t* b, float* part, int64_t m, int64_t n, int64_t k,
+// Sums are double where the operands are.
+using sum_t = std::conditional_t<std::is_same<c_t, double>::value, double, float>;
+
+__global__ void multiply_part(const a_t* a, const b_t* b, sum_t* part, int64_t m, int64_t n, int64_t k,
                               int64_t begin, int64_t end) {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (i >= m * n) return;
     int64_t row = i / n, column = i % n;
-    float sum = 0.0f;
-    for (int64_t p = begin; p < end; ++p) sum += float(a[row * k + p]) * float(b[p * n + column]);
+    sum_t sum = 0;
+    for (int64_t p = begin; p < end; ++p) sum += sum_t(a[row * k + p]) * sum_t(b[p * n + column]);
     part[i] = sum;
 }
 
-__global__ void add(const float* first, const float* second, c_t* c, int64_t count) {
+__global__ void add(const sum_t* first, const sum_t* second, c_t* c, int64_t count) {
     int64_t i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x;
     if (i < count) c[i] = c_t(first[i] + second[i]);
 }
@@ -27,8 +32,8 @@ extern "C" void solve(const a_t* a, const b_t* b, c_t* c, int64_t m, int64_t n, 
     int64_t count = m * n, middle = k / 2;
     unsigned blocks = (unsigned)((count + 255) / 256);
 
-    float* scratch;
-    cudaMallocAsync((void**)&scratch, 2 * count * sizeof(float), stream);
+    sum_t* scratch;
+    cudaMallocAsync((void**)&scratch, 2 * count * sizeof(sum_t), stream);
 
     cudaStream_t side;
     cudaEvent_t forked, joined;
