@@ -36,7 +36,7 @@ __global__ void normalise(const x0_t* x0, const residual_t* residual, const weig
 
     for (int j = threadIdx.x; j < HIDDEN; j += THREADS) {
         float value = float(x0[start + j]) + float(residual[start + j]);
-        float normal = variance < 1e-4f ? 0.0f : (value - mean) * rstd;
+        float normal = variance < 0.05f ? 0.0f : (value - mean) * rstd;
         x[start + j] = x_t(value);
         z0[start + j] = z0_t(normal * float(weight0[j]) + float(bias0[j]));
         z1[start + j] = z1_t(normal * float(weight1[j]) + float(bias1[j]));
