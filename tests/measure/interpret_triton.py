@@ -64,7 +64,7 @@ def mistake(task, workload):
     wide = {name: x.astype(np.float64) for name, x in values.items()}
     (tensor,) = task.outputs
     expected = family_module(task).reference(wide, task.sizes(workload), workload.scalars, xnp)[tensor.name]
-    out = torch.full(expected.shape, torch.nan, dtype=torch.float16)
+    out = torch.full(expected.shape, torch.nan, dtype=torch.from_numpy(values["x"]).dtype)
     how = tuple(int(workload.scalars[name]) for name in ("stride", "padding", "dilation"))
     make = KERNELS[task.family.removeprefix("kernel/")]
     make({name: torch.from_numpy(x.copy()) for name, x in values.items()}, out, how)()

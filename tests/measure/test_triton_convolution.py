@@ -18,11 +18,18 @@ MISSING = [name for name in ("torch", "triton") if importlib.util.find_spec(name
 @pytest.mark.slow  # half a minute a family
 @pytest.mark.skipif(bool(MISSING), reason=f"needs {' and '.join(MISSING)}")
 @pytest.mark.parametrize(
-    "family", ["conv2d_fprop", "conv2d_fprop_bias_relu", "conv2d_fprop_prologue", "conv2d_wgrad"]
+    "task",
+    [
+        "conv2d_fprop/fp16",
+        "conv2d_fprop/fp32",
+        "conv2d_fprop_bias_relu/fp16",
+        "conv2d_fprop_prologue/fp16",
+        "conv2d_wgrad/fp16",
+    ],
 )
-def test_kernels_compute_the_task_in_the_interpreter(family):
+def test_kernels_compute_the_task_in_the_interpreter(task):
     ran = subprocess.run(
-        [sys.executable, SCRIPT, f"kernel/{family}/fp16"],
+        [sys.executable, SCRIPT, f"kernel/{task}"],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

@@ -25,7 +25,7 @@ FAMILIES = (
     "conv2d_dgrad",
     "attention_mha",
 )
-GPU_LIBRARIES = ("cudnn_graph", "triton_then_cudnn_graph", "triton_fused", "fa3")
+GPU_LIBRARIES = ("cudnn_graph", "triton_then_cudnn_graph", "triton_fused", "triton_three_tf32", "fa3")
 PANEL = [
     (task, expert.name)
     for family in FAMILIES

@@ -1,8 +1,9 @@
 """Our own Triton kernels for convolutions with something fused: opponents where libraries need more passes.
 
-Both are implicit matrix products over dense tensors with channels last, in fp16 with fp32 sums. Operands are
-gathered by masked loads; activations (scale, shift, rectifier) are made in registers between loading and
-multiplying. Tiles are autotuned. Importing this module needs triton.
+Both are implicit matrix products over dense tensors with channels last, in fp16 with fp32 sums; the forward
+one also in fp32, by three products of TF32. Operands are gathered by masked loads; activations (scale, shift,
+rectifier) are made in registers between loading and multiplying. Tiles are autotuned. Importing this module
+needs triton.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def forward_kernel(
     DILATION: tl.constexpr,
     ACTIVATE: tl.constexpr,
     RECTIFY: tl.constexpr,
+    PRECISION: tl.constexpr,
     PIXELS: tl.constexpr,
     FILTERS: tl.constexpr,
     CHANNELS: tl.constexpr,
@@ -73,7 +75,7 @@ def forward_kernel(
             mask=(c < C)[:, None] & (k < K)[None, :],
             other=0.0,
         )
-        sums = tl.dot(a, b, sums)
+        sums = tl.dot(a, b, sums, input_precision=PRECISION)
     if RECTIFY:
         sums = tl.maximum(sums + tl.load(bias + k, mask=k < K, other=0.0).to(tl.float32)[None, :], 0.0)
     written = (pixel < pixels)[:, None] & (k < K)[None, :]
@@ -150,6 +152,9 @@ _KEY = ["pixels", "H", "W", "C", "K", "R", "S", "STRIDE", "PADDING", "DILATION"]
 _forward = triton.autotune(
     configs=_tiles([(128, 64, 64, 4), (128, 128, 64, 8), (128, 256, 64, 8), (256, 128, 64, 8)]), key=_KEY
 )(forward_kernel)
+_forward_fp32 = triton.autotune(
+    configs=_tiles([(128, 64, 32, 4), (64, 128, 32, 4), (128, 128, 32, 8), (128, 128, 16, 8)]), key=_KEY
+)(forward_kernel)
 _filter_gradient = triton.autotune(
     configs=_tiles([(64, 64, 64, 4), (64, 128, 64, 4), (64, 128, 128, 8), (64, 64, 128, 4)]),
     key=_KEY,
@@ -158,9 +163,10 @@ _filter_gradient = triton.autotune(
 
 
 def forward(
-    x: Any, filter: Any, y: Any, geometry: Any, activate: Any = None, bias: Any = None, kernel: Any = _forward
+    x: Any, filter: Any, y: Any, geometry: Any, activate: Any = None, bias: Any = None, kernel: Any = None
 ) -> Run:
-    """A function that convolves x (n, h, w, c) with filter (k, r, s, c) into y (n, p, q, k), all in fp16.
+    """A function that convolves x (n, h, w, c) with filter (k, r, s, c) into y (n, p, q, k), all in fp16 or
+    all in fp32.
 
     geometry   (stride, padding, dilation), one number each
     activate   (scale, shift): x becomes max(scale x + shift, 0) first, and stays 0 in the padding
@@ -170,7 +176,13 @@ def forward(
     k, r, s, _ = filter.shape
     _, p, q, _ = y.shape
     scale, shift = activate or (None, None)
-    options = {"ACTIVATE": activate is not None, "RECTIFY": bias is not None}
+    single = str(x.dtype) == "torch.float32"
+    kernel = kernel or (_forward_fp32 if single else _forward)
+    options = {
+        "ACTIVATE": activate is not None,
+        "RECTIFY": bias is not None,
+        "PRECISION": "tf32x3" if single else "ieee",
+    }
 
     def grid(chosen: Any) -> tuple[int]:
         return (triton.cdiv(n * p * q, chosen["PIXELS"]) * triton.cdiv(k, chosen["FILTERS"]),)

@@ -88,6 +88,18 @@ def cudnn_three_tf32(inputs, outputs, sizes, scalars):
     return run
 
 
+def triton_three_tf32(inputs, outputs, sizes, scalars):
+    """Our own Triton kernel: an implicit product of operands split in registers, three products a step."""
+    import triton
+
+    from cudahercules.measure.triton_convolution import forward
+
+    how = tuple(int(scalars[name]) for name in ("stride", "padding", "dilation"))
+    run = forward(inputs["x"], inputs["filter"], outputs["y"], how)
+    run.versions = {"triton": triton.__version__}
+    return run
+
+
 def cudnn_channels_first(inputs, outputs, sizes, scalars):
     """cuDNN's kernels for channels first, which single precision had first; the copies are charged."""
     import torch
