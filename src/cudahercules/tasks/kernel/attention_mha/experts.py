@@ -24,6 +24,8 @@ def cudnn(inputs, outputs, sizes, scalars):
 def fa3(inputs, outputs, sizes, scalars):
     """FlashAttention-3: warp-specialised Hopper kernels, written straight into o."""
     _equal_lengths_or_full(sizes, "FlashAttention-3")
+    if str(inputs["q"].dtype) == "torch.float16":
+        raise NotImplementedError("fa3-fwd 0.0.3 is built without fp16")
     import torch
 
     major, minor = torch.cuda.get_device_capability()
