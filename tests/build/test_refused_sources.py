@@ -9,6 +9,7 @@ import pytest
 from building import BOMB, EMPTY, SOLVE, compile_text, refused
 
 from cudahercules.build.artifact import Artifact
+from cudahercules.errors import MachineError
 from cudahercules.process import Limits
 from cudahercules.task.model import LibraryPolicy
 
@@ -182,3 +183,18 @@ def test_megabytes_of_messages_are_cut(fresh_cache):
     assert len(failure.diagnostics) <= 20
     assert failure.message.startswith('solution.cu:1: error: identifier "b0" is undefined')
     assert len(failure.model_dump_json()) < 20_000
+
+
+IMITATION = '#line 1 "host_config.h"\n#error -- unsupported GNU version! Later than 15 is not supported!\n'
+
+
+def test_a_source_that_speaks_like_cudas_headers_is_not_believed(fresh_cache):
+    failure = refused(f"{IMITATION}{EMPTY}")
+    assert failure.kind == "error"
+    assert "unsupported GNU version" in failure.message
+
+
+def test_a_host_compiler_that_nvcc_refuses_is_the_machines_fault(fresh_cache, monkeypatch):
+    monkeypatch.setattr("cudahercules.build.steps.accepts_host_compiler", lambda _: False)
+    with pytest.raises(MachineError, match="put an older g\\+\\+ first on PATH"):
+        compile_text(f"{IMITATION}{EMPTY}")

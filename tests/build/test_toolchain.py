@@ -182,3 +182,9 @@ def test_the_environment_has_a_path_for_the_host_compiler(real, tmp_path):
     path = real.environment(tmp_path)["PATH"].split(os.pathsep)
     assert path[0] == str(real.root / "bin")
     assert str(real.host_compiler.parent) in path
+
+
+def test_whether_nvcc_takes_this_host_compiler_is_tried(real, tmp_path):
+    assert toolchain.accepts_host_compiler(real)
+    refusing = script(tmp_path / "nvcc", "exit 1")
+    assert not toolchain.accepts_host_compiler(real.model_copy(update={"nvcc": refusing}))

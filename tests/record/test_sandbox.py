@@ -44,6 +44,7 @@ ALONE = {
     "limits_of_the_judge": ("seccomp",),
     "network": ("seccomp",),
     "kernel_doors": ("seccomp",),
+    "memory_in_files": ("seccomp",),
     "files_of_the_machine": ("landlock",),
     "proc": ("landlock", "namespaces,view"),
     "writing": ("landlock,seccomp", "namespaces,view,seccomp"),
@@ -90,7 +91,7 @@ def test_one_feature_is_enough(attacks, monkeypatch, name, wanted):
 def test_the_attacks_work_without_a_sandbox(attacks, monkeypatch):
     """Else the tests above would prove nothing."""
     monkeypatch.setattr(sandbox, "features", lambda: "capabilities")
-    for name in ("proc", "files_of_the_machine", "network", "programs"):
+    for name in ("proc", "files_of_the_machine", "network", "programs", "memory_in_files"):
         failure = attacks.failure(name)
         assert "nobody caught a std::runtime_error" in failure.message, (name, failure)
 

@@ -19,6 +19,7 @@ QUICK = (
     *("files/includes_proc_environ", "files/false_line_markers", "files/device_heap_behind_inline_ptx"),
     *("plans/honest_forgery", "plans/forged_answers", "plans/work_in_prepare", "plans/copies_over_inputs"),
     *("host/ptrace_the_judge", "host/forged_verdict_on_descriptors", "host/leaves_a_child_behind"),
+    *("host/hoards_memory_in_files", "files/blames_the_compiler", "controls/kernel_in_two_files"),
     *("work/tf32_operands", "work/fast_path_for_gaussian_data", "work/work_in_prepare"),
     *("device/answer_in_globals", "device/beside_its_variables", "answers/injects_lines_into_messages"),
     *("controls/packs_in_prepare", "controls/stream_k"),

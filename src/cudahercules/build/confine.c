@@ -14,8 +14,8 @@
  *   capabilities  none, also for root, and none to be had from any program
  *   seccomp       a list of system calls that are refused
  *
- * -a turns address randomisation off; -t is for tools that run others (compilers): they may signal
- * their children and set modes of files; -n limits the number of processes and threads, where there are
+ * -a turns address randomisation off; -t is for tools that run others (compilers): they may start and signal
+ * children and set modes of files; -n limits the number of processes and threads, where there are
  * namespaces (elsewhere the kernel counts all of the user's) and the user is not root. What the program ends with, this one ends with, signals included. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -172,7 +172,7 @@ static int drop_capabilities(void) {
 enum {
     PIDFD_SEND_SIGNAL = 424, IO_URING_SETUP, IO_URING_ENTER, IO_URING_REGISTER, OPEN_TREE, MOVE_MOUNT, FSOPEN,
     FSCONFIG, FSMOUNT, FSPICK, PIDFD_OPEN, CLONE3, PIDFD_GETFD = 438, PROCESS_MADVISE = 440, MOUNT_SETATTR = 442,
-    QUOTACTL_FD = 443, PROCESS_MRELEASE = 448, FCHMODAT2 = 452,
+    QUOTACTL_FD = 443, MEMFD_SECRET = 447, PROCESS_MRELEASE = 448, FCHMODAT2 = 452,
 };
 
 static const unsigned REFUSED_CALLS[] = {
@@ -200,12 +200,14 @@ static const unsigned REFUSED_CALLS[] = {
     /* the machine's settings */
     __NR_sethostname, __NR_setdomainname, __NR_settimeofday, __NR_clock_settime, __NR_adjtimex, __NR_clock_adjtime,
 };
-/* Owners, modes, times and attributes of files, which Landlock does not guard. Linkers set modes. */
+/* Other processes and files in memory, which no limit on one process's memory counts; owners, modes, times and
+ * attributes of files, which Landlock does not guard. Compilers run others, and linkers set modes. */
 static const unsigned REFUSED_TO_CANDIDATES[] = {
+    __NR_memfd_create, MEMFD_SECRET,
     __NR_fchmod, __NR_fchmodat, FCHMODAT2, __NR_fchown, __NR_fchownat, __NR_utimensat, __NR_setxattr, __NR_lsetxattr,
     __NR_fsetxattr, __NR_removexattr, __NR_lremovexattr, __NR_fremovexattr,
 #ifdef __x86_64__
-    __NR_chmod, __NR_chown, __NR_lchown, __NR_utime, __NR_utimes, __NR_futimesat,
+    __NR_fork, __NR_vfork, __NR_chmod, __NR_chown, __NR_lchown, __NR_utime, __NR_utimes, __NR_futimesat,
 #endif
 };
 /* Allowed on the process itself only: its own number or, for these, 0. */
@@ -262,10 +264,14 @@ static void write_filter(bool tool) {
         for (size_t i = 0; i < COUNT(OWN_SIGNALS); i++) only_self(OWN_SIGNALS[i], self, false);
     }
     for (size_t i = 0; i < COUNT(OWN_LIMITS); i++) only_self(OWN_LIMITS[i], self, true);
-    unless_equal(__NR_clone, 3);
+    unless_equal(__NR_clone, tool ? 3 : 5);
     load(offsetof(struct seccomp_data, args[0]));
     add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NAMESPACE_FLAGS, 0, 1));
     answer(SECCOMP_RET_ERRNO | EPERM);
+    if (!tool) { /* threads only */
+        add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 1, 0));
+        answer(SECCOMP_RET_ERRNO | EPERM);
+    }
     answer(SECCOMP_RET_ALLOW);
 }
 

@@ -22,7 +22,7 @@ from cudahercules.build.artifact import SOURCE_PREFIX
 from cudahercules.build.candidate import GENERATED_HEADER
 from cudahercules.build.diagnostics import WORKING_DIRECTORY, Refused
 from cudahercules.build.includes import hidden_include, refused_include
-from cudahercules.build.toolchain import Toolchain
+from cudahercules.build.toolchain import Toolchain, accepts_host_compiler
 from cudahercules.errors import MachineError
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.task.model import LibraryPolicy
@@ -196,7 +196,7 @@ class Workshop:
         if read := _ASSEMBLER_READS.search(text):
             name = (read[1] or read[2])[:400]
             return Refused("contract", f"inline assembly of the host code reads the file {name}")
-        if "unsupported GNU version" in text and any(m.file.endswith("host_config.h") for m in errors):
+        if "unsupported GNU version" in text and not accepts_host_compiler(self.toolchain):
             raise MachineError(
                 f"{self.toolchain.title}: this nvcc does not support this g++; put an older g++ first on PATH"
             )

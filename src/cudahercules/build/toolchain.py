@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -130,6 +131,15 @@ def _find(path: str, cuda_home: str, cuda_path: str, python_path: tuple[str, ...
         f"no nvcc of CUDA {CUDA_MAJOR} on PATH, in CUDA_HOME or among Python's packages.{found_but} "
         f"Install one with: {INSTALL_NVCC}"
     )
+
+
+@lru_cache(maxsize=4)
+def accepts_host_compiler(toolchain: Toolchain) -> bool:
+    """Whether nvcc takes this g++, tried on an empty source: a candidate can make compilers say anything."""
+    empty = ("-E", "-x", "cu", "/dev/null")
+    environment = toolchain.environment(Path(tempfile.gettempdir()))
+    done = run_limited([toolchain.nvcc, "-ccbin", toolchain.host_compiler, *empty], _PROBE, env=environment)
+    return done.status == 0
 
 
 def _nvcc_places(path: str, cuda_home: str, cuda_path: str) -> Iterator[tuple[str, Path]]:

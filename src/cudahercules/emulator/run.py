@@ -31,7 +31,7 @@ from cudahercules.emulator.outcome import (
 )
 from cudahercules.emulator.space import Space
 from cudahercules.emulator.tensor_map import unsupported_map
-from cudahercules.emulator.translation import COUNTING, Built, build_translation
+from cudahercules.emulator.translation import COUNTING, Built, build_translation, in_files_of_their_own
 from cudahercules.errors import MachineError, PlanError
 from cudahercules.process import Finished, Limits, run_limited
 from cudahercules.record.plan import LaunchPlan
@@ -164,7 +164,7 @@ def _compiled(artifact: Artifact, build: str) -> tuple[Path, list[Built]]:
         runtime = native.CHECKING if build == native.CHECKING else native.PLAIN
         host = pool.submit(native.host_program, runtime)
         modules = list(pool.map(partial(build_translation, build=build), texts))
-        return host.result(), modules
+        return host.result(), in_files_of_their_own(modules)
 
 
 def _cores() -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cudahercules.cache import digest, entry
+from cudahercules.cache import MANIFEST, digest, entry
 from cudahercules.emulator import native
 from cudahercules.emulator.emit.context import Site
 from cudahercules.emulator.outcome import UnsupportedInstruction
@@ -63,6 +66,30 @@ def build_translation(ptx: str, build: str = native.PLAIN) -> Built:
     key = digest("translation", build, native.toolchain_digest(), ptx)
     directory, _ = entry("emulator", key, lambda into: _make(ptx, build, into))
     return _load(directory)
+
+
+def in_files_of_their_own(modules: Sequence[Built]) -> list[Built]:
+    """``modules`` in their order; where one was there before, a copy of it, through the cache.
+
+    Two files of a candidate may have the same PTX, and each has variables of its own, but the loader takes
+    two names of one file for the same library. Raises MachineError."""
+    seen: Counter[Path] = Counter()
+    apart = []
+    for built in modules:
+        before = seen[built.directory]
+        seen[built.directory] += 1
+        apart.append(_copy(built, before) if before else built)
+    return apart
+
+
+def _copy(built: Built, number: int) -> Built:
+    def fill(into: Path) -> None:
+        for file in built.directory.iterdir():
+            if file.name != MANIFEST:
+                shutil.copyfile(file, into / file.name)
+
+    directory, _ = entry("emulator", digest("copy", built.directory.name, str(number)), fill)
+    return replace(built, directory=directory)
 
 
 def _make(ptx: str, build: str, directory: Path) -> None:

@@ -96,24 +96,10 @@ void fill_bytes(Words in) {  // bytes ADDRESS OFFSET SIZE
   watch::host_wrote(address, size);
 }
 
-// One module file may serve two modules with the same text, each with its own symbols: the loader
-// knows files by inode, so the second time it gets a copy.
-void* open_library(const std::string& path) {
-  bool again = false;
-  for (const Module& m : job.modules) again |= m.path == path;
-  if (!again) return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const int from = open(path.c_str(), O_RDONLY | O_CLOEXEC), to = memfd_create("module", MFD_CLOEXEC);
-  char buffer[1 << 16];
-  for (ssize_t n; (n = read(from, buffer, sizeof buffer)) > 0;)
-    if (write(to, buffer, size_t(n)) != n) refuse("cannot copy a translation");
-  close(from);
-  return dlopen(("/proc/self/fd/" + std::to_string(to)).c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
 void load_module(Words in) {  // module PATH
   Module m{};
   m.path = in.rest();
-  void* handle = open_library(m.path);
+  void* handle = dlopen(m.path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) refuse(std::string("cannot load the translation: ") + dlerror());
   m.exports = static_cast<const Exports*>(dlsym(handle, "rt_exports"));
   if (!m.exports) refuse("the translation exports nothing");
