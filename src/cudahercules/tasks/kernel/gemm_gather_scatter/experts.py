@@ -5,6 +5,12 @@ Each function prepares one workload and returns ``run``, which changes D in plac
 """
 
 from functools import cache
+from pathlib import Path
+
+
+def fused_hopper(inputs, outputs, sizes, scalars):
+    """Our own kernel in fused_hopper.cu, replayed as a plan; this function is never run on tensors."""
+    return Path(__file__).with_name("fused_hopper.cu")
 
 
 def cublas_between_copies(inputs, outputs, sizes, scalars):
