@@ -67,7 +67,7 @@ def e5m2(x):
 
 @each(FP8)
 def test_scaled_product_agrees_with_a_plain_one(task):
-    for case in cases(task, "smoke", "smallest", "saturating"):
+    for case in cases(task, "smoke", "smallest", "past_the_range"):
         x, rows = case.x, case.sizes["row_scales"]
         for i, row in enumerate(x["a"].tolist()):
             for j, column in enumerate(x["b"].tolist()):
@@ -87,7 +87,7 @@ def test_sums_of_the_tensor_core_pass_with_a_margin_of_two(task):
 @each(FP8)
 def test_operands_in_e5m2_are_rejected(task):
     for case in cases(task):
-        if case.workload.name not in ("smallest", "saturating"):
+        if case.workload.name not in ("smallest", "past_the_range"):
             assert not case.accepts(scaled(case, e5m2(case.x["a"]) @ e5m2(case.x["b"]).T)), case.workload.name
 
 
@@ -105,7 +105,7 @@ def test_sums_in_sixteen_bits_are_rejected(task):
 
 def test_saturation_matters_and_bench_sizes_stay_below_it():
     task = next(t for t in FP8 if t.member == "e4m3")
-    (case,) = cases(task, "saturating", seeds=(1,))
+    (case,) = cases(task, "past_the_range", seeds=(1,))
     assert 0.02 < np.mean(np.abs(case.reference) == 448) < 0.2
     largest = max(w.dimensions["k"] for w in task.workloads_of(WorkloadRole.BENCH))
     scale = next(t for t in task.tensors if t.name == "a_scale").values.high
