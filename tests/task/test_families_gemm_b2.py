@@ -133,7 +133,7 @@ def test_every_sum_is_exact_in_fp32(task):
 
 @each(TOPK)
 def test_wrong_choices_are_rejected(task):
-    for case in cases(task, "odd", "deep", "many_columns", "one_more_column", seeds=(2,)):
+    for case in cases(task, "odd", "deep", "one_more_column", seeds=(2,)):
         assert case.misses(chosen_softmax(case, lower=bf16)), case.workload.name
         assert case.misses(chosen_softmax(case, top=case.sizes["top"] - 1)), case.workload.name
         assert case.misses({"d": bf16(chosen_softmax(case)["d"])}), case.workload.name

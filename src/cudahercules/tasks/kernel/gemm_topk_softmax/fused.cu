@@ -4,7 +4,7 @@
 // or equal and further left; so every thread decides about its columns without looking for the largest.
 #include "solve.h"
 
-constexpr int THREADS = 128, CHUNK = 1024;
+constexpr int THREADS = 128, CHUNK = 512;
 
 __global__ void __launch_bounds__(THREADS) product_and_choice(const a_t* a, const b_t* b, float* scratch, d_t* d,
                                                               int64_t n, int64_t k, float alpha) {
