@@ -38,8 +38,17 @@ def test_attention_behind_a_longer_past_is_declined_by_cudnn():
         load_experts(task).cudnn({}, {}, task.sizes(workload), workload.scalars)
 
 
-def test_half_precision_is_declined_by_the_build_of_flash_attention_3_that_lacks_it():
-    task = load_task("module/attention_fwd/hdim128_fp16_full@hopper")
+@pytest.mark.parametrize("family", ["attention_fwd", "attention_fwd_split", "attention_bwd"])
+def test_cudnn_declines_causal_queries_behind_a_past_in_every_attention_family(family):
+    task = load_task(f"module/{family}/hdim64_bf16_causal@hopper")
+    sizes = {"head_dim": 64, "causal": 1, "q_len": 4, "kv_len": 9}
+    with pytest.raises(NotImplementedError, match="upper left corner"):
+        load_experts(task).cudnn({}, {}, sizes, {"scale": 0.125})
+
+
+@pytest.mark.parametrize("family", ["attention_fwd", "attention_fwd_split"])
+def test_half_precision_is_declined_by_the_build_of_flash_attention_3_that_lacks_it(family):
+    task = load_task(f"module/{family}/hdim128_fp16_full@hopper")
     workload = task.workloads_of(WorkloadRole.BENCH)[0]
     q = SimpleNamespace(dtype="torch.float16")
     with pytest.raises(NotImplementedError, match="without fp16"):
