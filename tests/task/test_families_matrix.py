@@ -223,7 +223,7 @@ def test_honest_complex_products_pass_with_a_margin_of_two(task):
 @each(COMPLEX)
 def test_three_tf32_products_pass_if_sums_leave_the_tensor_core_in_time(task):
     for case in cases(task, "odd", "deep", "positive", "row_scaled", "outliers", seeds=(3,)):
-        c = three_tf32(*as_real(case), chunk=512)  # of 2 * 256 real terms
+        c = three_tf32(*as_real(case), chunk=2048)  # of 2 * 1024 real terms
         assert not case.misses(2, c=c.view(np.complex64)), case.workload.name
 
 

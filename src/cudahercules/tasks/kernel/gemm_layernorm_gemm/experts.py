@@ -29,21 +29,6 @@ def cublaslt_layernorm_cublaslt(inputs, outputs, sizes, scalars):
     return run
 
 
-def torch_compile(inputs, outputs, sizes, scalars):
-    """The whole as torch.compile lowers it in max-autotune."""
-    import torch
-
-    _keep_sums_in_fp32()
-    compiled = _compiled(scalars["eps"])
-    x, w0, gamma, beta, w1 = (inputs[name] for name in ("x", "w0", "gamma", "beta", "w1"))
-
-    def run():
-        return {"y": compiled(x, w0, gamma, beta, w1)}
-
-    run.versions = {"torch": torch.__version__}
-    return run
-
-
 def torch_eager(inputs, outputs, sizes, scalars):
     """cuBLAS, PyTorch's normalisation kernel, cuBLAS."""
     import torch
@@ -74,14 +59,3 @@ def _compiled_layer_norm(eps):
         out.copy_(torch.layer_norm(z, z.shape[1:], gamma, beta, eps))
 
     return torch.compile(normalise, mode="max-autotune-no-cudagraphs", dynamic=False)
-
-
-@cache
-def _compiled(eps):
-    import torch
-
-    def steps(x, w0, gamma, beta, w1):
-        z = torch.mm(x, w0)
-        return torch.mm(torch.layer_norm(z, z.shape[1:], gamma, beta, eps), w1)
-
-    return torch.compile(steps, mode="max-autotune-no-cudagraphs", dynamic=False)
