@@ -129,7 +129,7 @@ def test_committed_verdicts_and_panels_are_shown(tmp_path, monkeypatch):
     assert "Experts on nvidia-h200" in text
     assert "| `square` | torch_mm 100.0 |  |" in text  # a workload that the task has no more
     assert "| `square_4096` | torch_mm 4102.6 | 50% |" in text
-    assert "earlier release" in text and "timed): nvidia-h200: 1 as of an earlier release of 8" in text
+    assert "earlier release" in text and "timed): nvidia-h200: 1 as of an earlier release of 10" in text
     assert "| `class1/general/00_basic_gemm` | `fp32@general` |" in text
     assert made.NOT_MEASURED not in text
 
