@@ -55,6 +55,7 @@ def cublaslt_decoded(inputs, outputs, sizes, scalars):
             scaled = q.float() * scale[:, piece].t()[:, :, None].float()
             dense[piece] = scaled.view(-1, groups * group).to(torch.bfloat16)
 
+    decode()  # the search runs on real weights
     run = best_matmul(inputs["a"].view(m, -1), dense, outputs["c"], transposed=True)
     run.prepare = decode
     run.versions = {"cublasLt": version(), "torch": torch.__version__}
