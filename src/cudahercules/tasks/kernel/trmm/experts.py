@@ -3,8 +3,59 @@
 Each function prepares one workload and returns ``run``; see ``cudahercules.replay.interface``.
 """
 
+from functools import cache
+
 PANEL = 1024
 """Rows of C that are computed together."""
+CHUNK = 512
+"""Terms that tensor cores sum before cuBLAS adds the result to C with ordinary additions."""
+
+
+def three_tf32(inputs, outputs, sizes, scalars):
+    """Columns of L a chunk at a time, from the diagonal down, by three TF32 products side by side.
+
+    Operands are split in a high and a low TF32 part; small products come first. The chunks are short, so that
+    what tensor cores cut from a running sum stays small."""
+    a, b, c, alpha = inputs["a"], inputs["b"], outputs["c"], scalars["alpha"]
+    if str(a.dtype) != "torch.float32":
+        raise NotImplementedError("TF32 parts make up for single precision only")
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("high")
+    split_a, split_b = _splitters()
+
+    def run():
+        for first in range(0, sizes["m"], CHUNK):
+            left = split_a(a[first:, first : first + CHUNK])
+            right = split_b(b[first : first + CHUNK])
+            rows = c[first:]
+            torch.addmm(rows, left, right, beta=0.0 if first == 0 else 1.0, alpha=alpha, out=rows)
+
+    run.versions = {"torch": torch.__version__}
+    return run
+
+
+@cache
+def _splitters():
+    """Compiled once a process: a chunk of L, cleared above the diagonal, and one of B, as TF32 parts along
+    the sum. Heights differ from chunk to chunk, so the kernels take any."""
+    import torch
+
+    def high(x):
+        """The nearest TF32 number, by integer arithmetic: half a unit added, the low 13 bits cleared."""
+        return ((x.view(torch.int32) + 0x1000) & -0x2000).view(torch.float32)
+
+    def split_a(a):
+        whole = torch.tril(a)
+        upper = high(whole)
+        return torch.cat([high(whole - upper), upper, upper], dim=1)
+
+    def split_b(b):
+        upper = high(b)
+        return torch.cat([upper, high(b - upper), upper], dim=0)
+
+    return torch.compile(split_a, dynamic=True), torch.compile(split_b, dynamic=True)
 
 
 def cublas_trmm(inputs, outputs, sizes, scalars):
