@@ -315,7 +315,7 @@ def test_a_mask_off_by_one_is_rejected(task):
 
 @each(BACKWARD)
 def test_two_percent_of_the_keys_left_out_of_dq_is_rejected(task):
-    for case in cases(task, "long", "one_query", "past_the_tile"):
+    for case in cases(task, "long", "one_query"):
         assert case.misses(backward(case, skipped=0.02)) == ["dq"], case.workload.name
 
 
