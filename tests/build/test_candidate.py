@@ -175,3 +175,26 @@ def test_path_tricks_in_text(name):
 def test_a_folder_that_is_called_as_a_file_is(tmp_path, folder):
     with pytest.raises(UsageError, match=f"{folder} is a file's name"):
         from_text("one", {"x.cu": "", f"{folder}/part.cuh": ""})
+
+
+@pytest.mark.parametrize("text", ["int x;\n\0", "int x;\n// \ud83d"], ids=["nul", "half_a_pair"])
+def test_text_that_no_file_holds_is_refused(text):
+    with pytest.raises(
+        UsageError, match=r"a.cu is not text: it holds the character '.x?u?[0d]\w+' \(line 2\)"
+    ):
+        from_text("x", {"a.cu": text})
+
+
+def test_text_has_the_limits_of_a_directory():
+    with pytest.raises(UsageError, match="more than 64 source files"):
+        from_text("x", {f"f{i}.cu": "" for i in range(65)})
+    with pytest.raises(UsageError, match="nested deeper than 4"):
+        from_text("x", {"1/2/3/4/5/a.cu": ""})
+    assert from_text("x", {"1/2/3/4/a.cu": ""}).units
+
+
+def test_a_directory_whose_name_could_paint_a_line_is_refused(tmp_path):
+    directory = tmp_path / "mine\nsolve.cu  correct"
+    directory.mkdir()
+    (directory / "a.cu").write_text("")
+    assert "without line breaks and control characters" in refusal(directory)

@@ -77,10 +77,23 @@ def test_limits_of_rate_errors_and_dropped_connections_are_tried_again(tmp_path)
         (Say("", finish="length"), "the answer is empty at its token limit"),
         (Say(None, message={"refusal": "I cannot help with that."}), "No code"),
         (Say("", finish="content_filter"), "No code"),
+        (Say(f"```cuda\n{CODE}\n// \0\n```"), "is not text"),
+        (Say(f"```cuda\n{CODE}\n// \ud83d\n```"), "is not text"),
+        (Say("I cannot. \ud83d"), "No code"),
         (Say(""), "the answer is empty"),
         (Say("", message={"reasoning_content": f"```cuda\n{CODE}\n```"}), "the answer is empty"),
     ],
-    ids=["cut_off", "cut_off_before_it_began", "refusal", "filtered", "empty", "only_reasoning"],
+    ids=[
+        "cut_off",
+        "cut_off_before_it_began",
+        "refusal",
+        "filtered",
+        "nul",
+        "half_a_pair",
+        "half_a_pair_in_words",
+        "empty",
+        "only_reasoning",
+    ],
 )
 def test_an_answer_without_code_is_the_models_failure_and_not_tried_again(tmp_path, judge, say, reason):
     with serving(say) as server:

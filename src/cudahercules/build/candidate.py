@@ -54,11 +54,16 @@ class Candidate(Model):
 
 
 def from_text(name: str, files: dict[str, str]) -> Candidate:
-    """A candidate from text in memory; checks names and sizes like :func:`load_candidate`."""
+    """A candidate from text in memory; checks names, text and sizes like :func:`load_candidate`."""
+    if not name.isprintable():
+        raise UsageError(f"{name!r}: give it a name without line breaks and control characters")
     files = {file: text for file, text in files.items() if file != GENERATED_HEADER}
-    for file in files:
+    if len(files) > MAX_FILES:
+        raise UsageError(f"{name}: more than {MAX_FILES} source files")
+    for file, text in files.items():
         _check_name(file)
         _check_folders(file, files)
+        _check_text(file, text)
     total = sum(len(text.encode()) for text in files.values())
     if total > MAX_BYTES:
         raise UsageError(f"{name}: {_size(total)} of source, more than the limit of {_size(MAX_BYTES)}")
@@ -143,6 +148,8 @@ def _walk(root: Path, directory: Path) -> Iterator[Path]:
 
 
 def _check_name(name: str) -> None:
+    if name.count("/") > MAX_DEPTH:
+        raise UsageError(f"{name[:200]}: nested deeper than {MAX_DEPTH} directories")
     for component in name.split("/"):
         if not _SAFE_COMPONENT.fullmatch(component):
             raise UsageError(
@@ -150,6 +157,13 @@ def _check_name(name: str) -> None:
             )
     if not name.endswith(SOURCE_SUFFIXES):
         raise UsageError(f"file name {name!r}: expected one of {', '.join(SOURCE_SUFFIXES)}")
+
+
+def _check_text(name: str, text: str) -> None:
+    """Text that a file could hold: UTF-8 has no halves of surrogate pairs, and compilers take no NUL."""
+    if wrong := re.search("[\0\ud800-\udfff]", text):
+        line = text.count("\n", 0, wrong.start()) + 1
+        raise UsageError(f"{name} is not text: it holds the character {wrong[0]!r} (line {line})")
 
 
 def _check_folders(name: str, files: Collection[str]) -> None:

@@ -12,6 +12,7 @@ import socket
 import sys
 from pathlib import Path
 
+from cudahercules.errors import HerculesError
 from cudahercules.replay.child import failure
 from cudahercules.replay.driver import Context, DriverError
 from cudahercules.replay.interface import AnswersDiffer, CannotReplay, Request
@@ -35,7 +36,7 @@ def main(arguments: list[str]) -> int:
     except AnswersDiffer as error:
         print(error)
         return ANSWERS_DIFFER
-    except (DriverError, CannotReplay) as error:
+    except (DriverError, CannotReplay, HerculesError) as error:
         print(failure(error).message)
         return 1
     return 0

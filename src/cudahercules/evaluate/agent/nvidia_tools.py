@@ -149,10 +149,17 @@ def _under(
     if isinstance(made, BuildFailure):
         return f"Does not build: {made.message}"
     command = [tool, *options(k.name for module in made.modules for k in module.kernels)]
-    status, output = _once(command, made, task, workloads, load_profile(made.architecture))
-    if status == ANSWERS_DIFFER:
-        status, output = _once(command, made, task, workloads, read_profile())
+    try:
+        status, output = _once(command, made, task, workloads, load_profile(made.architecture))
+        if status == ANSWERS_DIFFER:
+            _, output = _once(command, made, task, workloads, read_profile())
+    except _Nothing as nothing:
+        return str(nothing)
     return parse(output)
+
+
+class _Nothing(Exception):
+    """There is nothing to look at; the message says why."""
 
 
 def _once(
@@ -162,12 +169,13 @@ def _once(
     workloads: Sequence[Workload],
     profile: DeviceProfile,
 ) -> tuple[int, str]:
-    """A replay of each workload under ``command``, recorded for ``profile``: exit code and output."""
+    """A replay of each workload under ``command``, recorded for ``profile``: exit code and output.
+    Raises _Nothing."""
     orders = []
     for workload in workloads:
         plan = record(made, task, workload, profile)
         if isinstance(plan, RecordFailure):
-            return 1, f"No plan for {workload.name}: {plan.message}"
+            raise _Nothing(f"No plan for {workload.name}: {plan.message}")
         order = Load(
             task=task.model_dump_json(),
             workload=workload.name,
@@ -196,5 +204,5 @@ def _output(command: Sequence[str]) -> tuple[int, str]:
             command, env=environment, capture_output=True, text=True, timeout=LIMIT_S, errors="replace"
         )
     except subprocess.TimeoutExpired:
-        return 1, f"{command[0]} did not end within {LIMIT_S} s"
+        raise _Nothing(f"{Path(command[0]).name} did not end within {LIMIT_S} s") from None
     return done.returncode, done.stdout + done.stderr
