@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +56,17 @@ def test_a_sandbox_that_cannot_be_entered_is_the_machine(program, monkeypatch):
     monkeypatch.setattr(sandbox, "features", lambda: "antigravity")
     with pytest.raises(MachineError, match="sandbox cannot start host"):
         program.run()
+
+
+def test_device_code_that_takes_too_long_to_compile_is_unsupported_and_tried_once(program, monkeypatch):
+    native.host_program()
+    translating = []
+    monkeypatch.setattr(native, "_COMPILE_LIMITS", dataclasses.replace(native._COMPILE_LIMITS, wall_s=0.02))
+    monkeypatch.setattr(native, "toolchain_digest", lambda: "another compiler")
+    compiled = native.compile_kernels
+    monkeypatch.setattr(native, "compile_kernels", lambda *args: (translating.append(args), compiled(*args)))
+    for _ in range(2):
+        outcome = program.run()
+        assert outcome.kind == "unsupported"
+        assert "takes minutes to translate" in outcome.instructions[0].instruction
+    assert len(translating) == 1

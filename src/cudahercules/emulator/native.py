@@ -56,6 +56,10 @@ _HOST_FLAGS = (
 )
 
 
+class TooLarge(MachineError):
+    """A translation takes g++ more time than it may have, which is no fault of this machine."""
+
+
 @lru_cache(maxsize=1)
 def machine_flags() -> tuple[str, ...]:
     """Code for the oldest x86-64 level that has FMA, F16C and AVX2. Raises MachineError elsewhere."""
@@ -102,7 +106,7 @@ def toolchain_digest() -> str:
 
 
 def compile_kernels(source: Path, target: Path, build: str = PLAIN) -> None:
-    """g++ for one translation. Raises MachineError with the compiler's words (an error of ours)."""
+    """g++ for one translation. Raises TooLarge, MachineError with the compiler's words (an error of ours)."""
     level = "-O1" if source.stat().st_size > _LARGE_SOURCE else "-O2"
     source, target = source.absolute(), target.absolute()
     flags = (level, *_FLAGS, *_KERNEL_FLAGS, f"-I{RUNTIME / build}", *machine_flags())
@@ -151,7 +155,8 @@ def _run(arguments: Sequence[str | Path], confined: Confinement | None = None) -
         environment["TMPDIR"] = str(confined.write[-1])
     finished = run_limited([path, *arguments], _COMPILE_LIMITS, env=environment, confined=confined)
     if finished.timed_out:
-        raise MachineError(f"{path} did not end within {_COMPILE_LIMITS.wall_s:.0f} s")
+        kind = TooLarge if confined else MachineError
+        raise kind(f"{path} did not end within {_COMPILE_LIMITS.wall_s:.0f} s")
     if finished.status != 0:
         text = finished.stderr.decode(errors="replace")[:2000]
         raise MachineError(f"{path} failed with status {finished.status} on a translation: {text}")

@@ -60,11 +60,27 @@ COUNTING = "counting"
 """The plain build with a count of dynamic instructions."""
 
 
+_LARGE = UnsupportedInstruction(instruction="device code that takes minutes to translate", kernel="")
+_TOO_LARGE = Built(Path(), (), (), (), {}, (_LARGE,), False, {})
+_GIVEN_UP: set[str] = set()
+"""Keys of translations that took too long: several threads and attempts ask for each."""
+
+
 def build_translation(ptx: str, build: str = native.PLAIN) -> Built:
     """Translate and compile ``ptx``, or take it from the cache. ``build`` is plain, ``COUNTING`` or checking.
-    Raises MachineError."""
+    What g++ takes too long for is unsupported, for as long as this process lives. Raises MachineError."""
     key = digest("translation", build, native.toolchain_digest(), ptx)
-    directory, _ = entry("emulator", key, lambda into: _make(ptx, build, into))
+
+    def make(into: Path) -> None:
+        if key in _GIVEN_UP:
+            raise native.TooLarge(_LARGE.instruction)
+        _make(ptx, build, into)
+
+    try:
+        directory, _ = entry("emulator", key, make)
+    except native.TooLarge:
+        _GIVEN_UP.add(key)
+        return _TOO_LARGE
     return _load(directory)
 
 
@@ -78,7 +94,7 @@ def in_files_of_their_own(modules: Sequence[Built]) -> list[Built]:
     for built in modules:
         before = seen[built.directory]
         seen[built.directory] += 1
-        apart.append(_copy(built, before) if before else built)
+        apart.append(_copy(built, before) if before and not built.unsupported else built)
     return apart
 
 
