@@ -155,6 +155,13 @@ def test_a_request_that_the_server_will_never_take_ends_at_once_and_is_explained
     assert len(server.requests) == 2  # the evaluation itself is tried once more
 
 
+def test_a_server_that_keeps_failing_is_named_with_its_own_error(tmp_path):
+    with serving(Fail(500)) as server:
+        outcome, _ = ask(server, tmp_path, retries=1)
+    assert not outcome.finished
+    assert "InternalServerError" in outcome.error and "tried again in vain" in outcome.error
+
+
 def test_money_is_counted_where_prices_are_known_and_limited_for_each_sample(tmp_path):
     prices = tmp_path / "prices.yaml"
     million = 1_000_000

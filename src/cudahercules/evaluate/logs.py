@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from inspect_ai.log import EvalLog, EvalSample, list_eval_logs, read_eval_log, read_eval_log_samples
+from inspect_ai.log import (
+    EvalError,
+    EvalLog,
+    EvalSample,
+    list_eval_logs,
+    read_eval_log,
+    read_eval_log_samples,
+)
 
 from cudahercules.errors import UsageError
 from cudahercules.evaluate.scorer import NAME
 from cudahercules.score.record import Record, Usage
+
+_CAUSE = re.compile(r"^(\S.*)\n\nThe above exception was the direct cause", re.MULTILINE)
+"""The last line of a traceback that another one follows."""
 
 
 def read_records(paths: Sequence[Path]) -> tuple[Record, ...]:
@@ -36,8 +47,14 @@ def first_error(path: Path) -> str:
             return log.error.message
         for sample in read_eval_log_samples(log.location, all_samples_required=False):
             if sample.error is not None:
-                return sample.error.message
+                return _reason(sample.error)
     return ""
+
+
+def _reason(error: EvalError) -> str:
+    """Its message; for one that only says that trying again was in vain, what went wrong the last time."""
+    causes = _CAUSE.findall(error.traceback) if error.message.startswith("RetryError") else []
+    return f"{causes[-1]} (tried again in vain)" if causes else error.message
 
 
 def _logs(path: Path) -> Iterator[EvalLog]:

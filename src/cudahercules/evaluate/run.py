@@ -233,7 +233,8 @@ def _slug(model: str) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """Inspect's message without its markup."""
+    """Inspect's message on one line, without its markup."""
     from rich.text import Text
 
-    return Text.from_markup(str(getattr(error, "message", error))).plain
+    text = Text.from_markup(str(getattr(error, "message", error))).plain
+    return " ".join(text.removeprefix("ERROR: ").split())
