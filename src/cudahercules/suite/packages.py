@@ -22,6 +22,7 @@ class Tested(Model):
     gpu: str
     wheel: str = Field(pattern=r"\.whl$")
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    ranked_as: str = ""
 
 
 class Package(Model):
