@@ -230,7 +230,7 @@ def _gpu_packages() -> Iterator[Check]:
 
 
 def _experts() -> Iterator[Check]:
-    """One row a family: which of its experts could be imported here."""
+    """How many of all experts could be imported here; ``hercules experts`` lists their packages."""
     from cudahercules.task.load import all_tasks
 
     try:
@@ -238,20 +238,18 @@ def _experts() -> Iterator[Check]:
     except HerculesError as error:
         yield Check(name="tasks", state="broken", detail=str(error), remedy="correct that file")
         return
-    panels: dict[str, dict[str, tuple[str, ...]]] = {}
-    for task in tasks:
-        panel = panels.setdefault(f"{task.task_class.value}/{task.family.rsplit('/', 1)[-1]}", {})
-        panel.update({expert.name: expert.packages for expert in task.experts})
-    for family, panel in sorted(panels.items()):
-        missing = sorted({p for packages in panel.values() for p in packages if _installed(_bare(p)) is None})
-        ready = [n for n, packages in panel.items() if not any(p in missing for p in packages)]
-        yield Check(
-            name=f"experts of {family}",
-            state="missing" if missing else "ok",
-            detail=f"{len(ready)} of {len(panel)} importable" + (f": {', '.join(ready)}" if ready else ""),
-            remedy=f"pip install {' '.join(missing)}" if missing else "",
-            needed_for="experts",
-        )
+    panel = {(task.family, expert.name): expert.packages for task in tasks for expert in task.experts}
+    needed = {package for packages in panel.values() for package in packages}
+    missing = {package for package in needed if _installed(_bare(package)) is None}
+    ready = sum(not missing.intersection(packages) for packages in panel.values())
+    yield Check(
+        name="experts",
+        state="missing" if missing else "ok",
+        detail=f"{ready} of {len(panel)} experts in {len({f for f, _ in panel})} families importable"
+        + (f"; not installed: {', '.join(sorted(map(_bare, missing)))}" if missing else ""),
+        remedy=f"hercules experts lists packages; {toolchain.install_extra('experts')}" if missing else "",
+        needed_for="experts",
+    )
 
 
 def _bare(requirement: str) -> str:

@@ -102,3 +102,9 @@ def test_the_generated_header_is_never_taken_from_an_answer():
     got = extract(fence("#define N 1", "cuda file=solve.h") + fence(SOLVE, "cuda file=a.cu"))
     assert set(got.files) == {"a.cu"}
     assert got.ignored == ("block 1, a solve.h: the generated one is used",)
+
+
+def test_a_line_ends_where_cpp_ends_it():
+    answer = '```cpp\nextern "C" void solve() { /* \u2028 \x0b \x85 */ }\r\n// next\n```\n'
+    (text,) = extract(answer).files.values()
+    assert text == 'extern "C" void solve() { /* \u2028 \x0b \x85 */ }\n// next\n'

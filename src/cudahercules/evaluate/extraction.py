@@ -90,11 +90,15 @@ def extract(answer: str, *, cut_off: bool = False) -> Extraction:
     return Extraction(files, _what_was_taken(chosen, code), tuple(ignored), "")
 
 
+_LINE_BREAK = re.compile(r"\r\n?|\n")
+"""As C++ and Markdown see lines; ``splitlines`` breaks them at form feeds and U+2028, too."""
+
+
 def _blocks(answer: str) -> Iterator[Block]:
     number = 0
     opening: re.Match[str] | None = None
     lines: list[str] = []
-    for line in answer.splitlines():
+    for line in _LINE_BREAK.split(answer.removesuffix("\n")):
         fence = _FENCE.match(line)
         if opening is None:
             if fence:

@@ -66,7 +66,10 @@ def _logs(path: Path) -> Iterator[EvalLog]:
         try:
             log = read_eval_log(name, header_only=True)
         except Exception as error:  # whatever a damaged file makes the reader raise
-            raise UsageError(f"{name}: cannot be read as an Inspect log ({error})") from error
+            damaged = name.removeprefix("file://")
+            raise UsageError(
+                f"{damaged}: cannot be read as an Inspect log ({error}): move it away, or name logs"
+            ) from error
         if "setting" in (log.eval.metadata or {}):
             found = True
             yield log
