@@ -72,10 +72,18 @@ def test_an_interruption_of_imports_is_quiet(good, wait_s):
     code += f"sys.exit(main(['grade', {TASK!r}, {str(good)!r}, '--device', 'cpu', '--limit', '0.1']))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
-    # Interrupted between two imports, the interpreter now and then ends before the sentence is out.
-    assert done.stderr == "" or (
-        done.stderr.count("\n") == 1 and done.stderr.startswith("hercules: interrupted")
-    )
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("hercules: interrupted")
+
+
+def test_an_interruption_before_a_command_begins_is_said(monkeypatch, hercules):
+    import typer
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(typer.core.TyperGroup, "invoke", interrupted)
+    ended = hercules("tasks")
+    assert (ended.code, ended.err) == (130, "hercules: interrupted\n")
 
 
 def test_tasks_and_their_filters(hercules):

@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             return _run(argv)
         except SystemExit as end:
+            # Outside of a command Typer turns an interruption into a silent exit.
+            if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt):
+                return _interrupted()
             return end.code if isinstance(end.code, int) else 1
         except KeyboardInterrupt:
             return _interrupted()
